@@ -14,7 +14,8 @@ use crate::emulated::network::{GOODPUT, Shape};
 use crate::emulated::orders::Order;
 use crate::emulated::sweeper;
 
-/// Alone, in pairs, all at once; between them deaths and new versions.
+/// The groups join alone, in pairs and all at once. Between these steps groups die and versions
+/// appear.
 const SCRIPT: &str = "publish; join a; join b; join c; kill a b c; publish; join a b; kill a; \
                       join a; kill a b; publish; join a b c; kill b; join b; kill a b c";
 
@@ -87,7 +88,7 @@ struct Play {
     trainer: WorkerGroup,
     stable: WorkerGroup,
     spots: BTreeMap<String, WorkerGroup>,
-    /// Each name's host.
+    /// The names in the script; a name's host follows from its index.
     hosts: Vec<String>,
     started: usize,
     version: u64,
@@ -142,7 +143,7 @@ impl Play {
         }
     }
 
-    /// Publishes the next version; all groups that are there update to it.
+    /// Publishes the next version, and makes all live groups update to it.
     fn publish(&mut self) -> Result<()> {
         self.version += 1;
         let version = self.version;
@@ -156,7 +157,7 @@ impl Play {
         Ok(())
     }
 
-    /// Starts these groups. All call at once, when the last one is ready.
+    /// Starts these groups. They call at the same moment, when the last one is ready.
     fn join(&mut self, names: &[&str]) -> Result<()> {
         let mut joining = Vec::new();
         for name in names {

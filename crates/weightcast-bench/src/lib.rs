@@ -1,9 +1,9 @@
-//! `weightcast bench`: what a transfer costs here, beside what this machine could do at best.
+//! `weightcast bench`: the cost of transfers, beside what this machine could do at best.
 //!
-//! [`transfer`] times updates, [`offload`] the copying aside of a last copy, [`quantise`] FP8, [`plans`]
-//! the planner; [`control`] loads a reference server; [`fanout`] and [`elastic`] measure over
-//! [`emulated`] hosts, and [`nemesis`] torments real processes there. They share [`weights`] (what is
-//! moved) and [`base`] (clocks, this machine, processes of this program).
+//! [`transfer`] times updates, [`offload`] the copying aside of a last copy, [`quantise`] FP8,
+//! [`plans`] the planner. [`control`] loads a reference server. [`fanout`] and [`elastic`] measure
+//! over [`emulated`] hosts, and [`nemesis`] torments real processes there. All share [`weights`]
+//! (the tensors that are moved) and [`base`] (clocks, this machine, processes of this program).
 
 #![forbid(unsafe_code)]
 

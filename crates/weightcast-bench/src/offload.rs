@@ -1,5 +1,5 @@
-//! `weightcast bench offload`: an `unpublish` that has to copy the last retained copy aside, beside
-//! bare copies of as many bytes in the same turn.
+//! `weightcast bench offload`: an `unpublish` that must first offload the last retained copy,
+//! beside bare copies of as many bytes in the same turn.
 
 use std::time::{Duration, Instant};
 
@@ -56,12 +56,12 @@ struct Times {
     all_s: Vec<f64>,
 }
 
-/// A limit of this machine, for as many bytes, in the same run.
+/// A limit of this machine: as many bytes, in the same run.
 #[derive(Debug, Serialize)]
 struct OffloadLimit {
     limit: String,
     times: Times,
-    /// Of the medians: how much longer `unpublish` took.
+    /// Median of `unpublish` divided by the limit's median.
     ratio: f64,
 }
 
@@ -135,7 +135,7 @@ fn open(server: &Server, role: Role, name: &str, memory: &KnownMemory) -> Result
     Ok(handle)
 }
 
-/// Publishes a version and waits until the last offload, which is not needed any more, is gone.
+/// Publishes a version and waits until the offload of the version before is released.
 fn publish(
     server: &Server,
     trainer: &ShardHandle,
@@ -159,7 +159,7 @@ fn publish(
     }
 }
 
-/// Copies and a digest of as many bytes, without weightcast.
+/// Times of copies and of a digest of as many bytes, without weightcast.
 fn bare(source: &Region, touched: &Region) -> Result<Vec<(String, f64)>> {
     let mut series = Vec::new();
     for threads in [1, COPY_THREADS] {
@@ -175,7 +175,7 @@ fn bare(source: &Region, touched: &Region) -> Result<Vec<(String, f64)>> {
     Ok(series)
 }
 
-/// Whether a rollout gets every byte of a version that only an offload still holds.
+/// Whether a rollout gets every byte of a version that only an offload replica still holds.
 fn is_kept(server: &Server, memory: &KnownMemory, version: u64) -> Result<bool> {
     let own = KnownMemory::allocate(memory.layout.clone())?;
     let rollout = open(server, Role::Rollout, "rollout", &own)?;

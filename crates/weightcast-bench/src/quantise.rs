@@ -34,9 +34,9 @@ pub(crate) struct QuantiseOf {
 struct QuantiseRow {
     what: String,
     seconds: f64,
-    /// Of the BF16 bytes.
+    /// BF16 bytes per second.
     gb_per_s: f64,
-    /// Seconds of memcpy over these.
+    /// Seconds of memcpy divided by `seconds`.
     of_memcpy: f64,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn run(asked: &QuantiseOf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds that `publish` takes to look at the weights, and seconds that all codes take when they are read, piece by
+/// Seconds that `publish` takes to look at the weights, and seconds to read all codes, piece by
 /// piece, from the region that serves readers.
 fn on_the_way(asked: &QuantiseOf, rows: u64, data: &[u8]) -> anyhow::Result<(f64, f64)> {
     let shape = [rows, COLUMNS];
@@ -117,7 +117,7 @@ fn row(what: &str, seconds: f64, memcpy: f64, bytes: usize) -> QuantiseRow {
     QuantiseRow { what: what.to_owned(), seconds, gb_per_s, of_memcpy: memcpy / seconds }
 }
 
-/// Weights like those of models: small, of both signs.
+/// Weights as models have them: small, of both signs.
 fn random(elements: u64) -> Vec<u8> {
     let mut state = 7u64;
     let mut next = || {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!((row.seconds, row.gb_per_s, row.of_memcpy), (2.0, 2.0, 0.25));
     }
 
-    /// Each measurement is made once before it counts.
+    /// Each measurement is made once more than it counts: the first time warms up.
     #[test]
     fn work_is_done_once_more_than_it_is_measured() {
         for (runs, calls) in [(0, 2), (1, 2), (3, 4)] {

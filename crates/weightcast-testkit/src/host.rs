@@ -1,4 +1,4 @@
-//! The books of a session's host: what is served, what runs, and what is wanted.
+//! The books of a session's host: what is served, what runs, and what the session has asked for.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use weightcast_protocol::{Attempt, ConnectionId, Generation, Nonce, OpSeq, Versi
 pub struct Exposed {
     /// The generation of the memory.
     pub generation: Generation,
-    /// The first so many chunks, if the memory is being filled.
+    /// How many chunks are served, the first ones, if the memory is being filled; otherwise all
+    /// are.
     pub filled: Option<u32>,
 }
 
@@ -20,10 +21,10 @@ impl Exposed {
     }
 }
 
-/// What a session has asked its host for and not taken back.
+/// What a session has asked its host for and has not taken back.
 ///
-/// `R` is a read that runs, with how far it is; `S` is what a staged update has read beside the
-/// memory. Whoever ends something strikes it out and tells the session.
+/// `R` is a running read with its progress; `S` is what a staged update has read beside the memory.
+/// A rig that ends one of these strikes it out here and tells the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualHost<R, S = ()> {
     /// The open stream to a server.
@@ -32,17 +33,17 @@ pub struct VirtualHost<R, S = ()> {
     pub exposed: Option<Exposed>,
     /// The generation whose digests are being computed.
     pub sealing: Option<Generation>,
-    /// The samples that are to be shown, oldest first.
+    /// Challenges that are still to be answered, oldest first.
     pub proving: Vec<(Generation, Nonce)>,
     /// The read that runs.
     pub reading: Option<R>,
     /// What was read beside the memory.
     pub beside: Option<S>,
-    /// The copying into place that runs.
+    /// The install that runs.
     pub installing: Option<(OpSeq, Attempt)>,
-    /// The copying aside that runs.
+    /// The offload that runs.
     pub offloading: Option<(Version, Generation)>,
-    /// Seeds that memory is being found for: versions, by what was asked.
+    /// Versions of seeds that still look for memory, by the number of the request.
     pub seeding: BTreeMap<u64, Version>,
 }
 
@@ -68,35 +69,35 @@ impl<R, S> VirtualHost<R, S> {
         self.exposed.map(|exposed| exposed.generation)
     }
 
-    /// All of the memory is served.
+    /// Serves all of the memory.
     pub(crate) fn expose(&mut self, generation: Generation) {
         self.exposed = Some(Exposed { generation, filled: None });
     }
 
-    /// The memory is served as it is filled, and nothing of it is there.
+    /// Serves the memory while it is filled; no chunk is there yet.
     pub(crate) fn expose_filling(&mut self, generation: Generation) {
         self.exposed = Some(Exposed { generation, filled: Some(0) });
     }
 
-    /// Nothing of this generation or an older one is served any more. Returns what was served until now.
+    /// Ends the serving of this generation and of older ones. Returns what was served until now.
     pub(crate) fn fence(&mut self, generation: Generation) -> Option<Exposed> {
         self.exposed.take_if(|exposed| exposed.generation <= generation)
     }
 
-    /// Nothing is read or copied into place any more.
+    /// Stops a read and an install.
     pub fn stop_read(&mut self) {
         self.reading = None;
         self.installing = None;
     }
 
-    /// What was read beside the memory is gone, so none of it can be copied into place.
+    /// Drops what was read beside the memory, so nothing can be installed.
     pub(crate) fn unstage(&mut self) {
         self.beside = None;
         self.installing = None;
     }
 
-    /// The process has ended, or its session: nothing that it was asked for goes on. The stream and
-    /// the data port are left as they are.
+    /// Drops all work, because the process or its session has ended. The stream and the data port
+    /// are left as they are.
     pub fn give_up(&mut self) {
         let (stream, exposed) = (self.stream, self.exposed);
         *self = Self { stream, exposed, ..Self::default() };

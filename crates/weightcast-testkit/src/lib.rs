@@ -1,20 +1,21 @@
-//! What the rigs have in common that run real sessions in a made-up world: the simulator and its
-//! scenarios, the explorer of all orders, the fuzzer of sessions, the protocol's cluster of tests.
+//! What all rigs share that run real sessions in a made-up world: the simulator and its scenarios,
+//! the explorer of all orders, the fuzzer of sessions, the protocol's cluster of tests.
 //!
-//! A session asks its host for effects ([`weightcast_protocol::session::SessionHost`]). In all rigs
-//! an effect begins the same way: it is written down as something that is served, runs, or is wanted
-//! ([`VirtualHost`]), and is struck out when the session takes it back. A rig implements
-//! [`VirtualRuntime`], which has a method for what it does beside that, and [`drive`]s it after each
-//! input. A new output of a session is booked here, and a rig that does nothing with it stays as it is.
+//! A session asks its host for effects ([`weightcast_protocol::session::SessionHost`]). In every
+//! rig an effect begins the same way: [`VirtualHost`] books what is served, runs, or is asked for,
+//! and strikes it out when the session takes the effect back. A rig implements [`VirtualRuntime`],
+//! which has a method for what the rig does beside that, and [`drive`]s it after each input. A new
+//! output of a session is booked here, so a rig that does nothing with it needs no change.
 //!
-//! What stays with each rig, since no two do the same:
-//! - the streams: how long one takes to open, what breaks it, in which order messages arrive;
-//! - how a read goes on: chunk after chunk under faults, a step of the search each, a flow over links,
-//!   or all at once;
-//! - when digests, proofs, copies and seeds are through, and which of them fail;
-//! - the calls of its program, and what it checks when one is answered.
+//! Each rig has its own
 //!
-//! [`TaggedMemory`] is a shard's content where a rig looks at every chunk.
+//! - streams: how long one takes to open, what breaks it, in which order messages arrive;
+//! - reads: chunk after chunk under faults, a step of the search each, a flow over links, or all at
+//!   once;
+//! - ends of digests, proofs, copies and seeds: when they come, and which of them fail;
+//! - calls of its program, and what it checks when one is answered.
+//!
+//! The content of a shard, for rigs that look at every chunk, is [`TaggedMemory`].
 
 #![forbid(unsafe_code)]
 

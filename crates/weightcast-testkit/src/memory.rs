@@ -1,4 +1,4 @@
-//! A shard's memory: one tag per chunk, so that torn and foreign bytes are seen.
+//! A shard's memory: one tag per chunk, so that torn and foreign bytes show.
 
 use std::ops::Range;
 
@@ -6,19 +6,19 @@ use weightcast_protocol::{Nonce, ShardSums, Sum, Version};
 
 use crate::mix::mix;
 
-/// Chunks of one shard, by their place in the whole version. Empty of any version at first.
+/// Chunks of one shard, by their place in the whole version. New memory holds no version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaggedMemory {
     first: u32,
     tags: Vec<u64>,
 }
 
-/// Which of `chunks` the shard holds: rows, as evenly as they go.
+/// The range of `chunks` that a shard holds: shards share them as evenly as possible.
 pub fn chunks_of(shard: u32, num_shards: u32, chunks: u32) -> Range<u32> {
     shard * chunks / num_shards..(shard + 1) * chunks / num_shards
 }
 
-/// What a trainer writes into a chunk of a version.
+/// The tag that a trainer writes into a chunk of a version.
 pub fn tag(version: Version, chunk: u32) -> u64 {
     mix(&[version.epoch.0, version.number, chunk.into()])
 }
@@ -75,13 +75,13 @@ impl TaggedMemory {
         self.range().find(|chunk| self.get(*chunk) != tag(version, *chunk))
     }
 
-    /// What is shown of it when that is asked for with this number.
+    /// The memory's proof for a challenge with this nonce.
     pub fn proof(&self, nonce: Nonce) -> u64 {
         let shown = |chunk: u32| mix(&[nonce.0, chunk.into(), self.get(chunk)]);
         self.range().map(shown).fold(0, u64::wrapping_add)
     }
 
-    /// Additive in the chunks, as the real digests are in the elements.
+    /// The memory's digests: additive in the chunks, as the real ones are in the elements.
     pub fn sums(&self) -> ShardSums {
         let lanes = |chunk: u32| {
             let lane = |n: u64| mix(&[n, chunk.into(), self.get(chunk)]);

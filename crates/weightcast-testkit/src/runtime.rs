@@ -1,4 +1,4 @@
-//! A rig as the host of a session: its books, and what it does beside them.
+//! A rig as the host of a session: keeps the books, and calls the rig.
 
 use weightcast_protocol::message::{Answer, ClientMessage, Witnesses};
 use weightcast_protocol::session::{self, Output, ReadOrder, SessionHost};
@@ -8,10 +8,10 @@ use weightcast_protocol::{
 
 use crate::host::{Exposed, VirtualHost};
 
-/// What a rig does when the session of one of its processes asks for something. The books are right
-/// before each method is called, but for [`stopping_read`](Self::stopping_read).
+/// What a rig does when the session of one of its processes asks for something. The books are up to
+/// date when a method is called, except in [`stopping_read`](Self::stopping_read).
 pub trait VirtualRuntime {
-    /// A read that runs, with how far it is.
+    /// A running read, with its progress.
     type Reading;
     /// What a staged update has read beside the memory.
     type Staged;
@@ -22,11 +22,11 @@ pub trait VirtualRuntime {
     /// As [`SessionHost::next_output`].
     fn next_output(&mut self) -> Option<Output>;
 
-    /// As [`SessionHost::connect`]: what becomes of an older stream is up to the rig, as a server may be
-    /// told of its end.
+    /// As [`SessionHost::connect`]. The rig decides what becomes of an older stream: a server may
+    /// have to be told of its end.
     fn connect(&mut self, server: usize);
 
-    /// As [`SessionHost::read`]: the rig books the read, with how far it is.
+    /// As [`SessionHost::read`]. The rig itself books the read, with its progress.
     fn read(&mut self, order: ReadOrder);
 
     /// As [`SessionHost::answer`].
@@ -41,16 +41,17 @@ pub trait VirtualRuntime {
     /// All of the memory is served.
     fn exposed(&mut self, _generation: Generation) {}
 
-    /// The memory is served as it is filled.
+    /// The memory is served while it is filled.
     fn exposed_filling(&mut self, _generation: Generation) {}
 
-    /// The generation is fenced; `before` is what was served of it or of an older one.
+    /// The generation is fenced. `before` is what was served until now, of this generation or an
+    /// older one.
     fn fenced(&mut self, _generation: Generation, _before: Option<Exposed>) {}
 
     /// The published memory is to be digested.
     fn seal(&mut self, _generation: Generation) {}
 
-    /// A sample is to be shown.
+    /// A challenge is to be answered.
     fn prove(&mut self, _generation: Generation, _nonce: Nonce) {}
 
     /// As [`SessionHost::compare`].
@@ -59,10 +60,10 @@ pub trait VirtualRuntime {
     /// As [`SessionHost::measure`].
     fn measure(&mut self, _seq: OpSeq, _attempt: Attempt) {}
 
-    /// A read or a copying into place, if one runs, is struck out of the books next.
+    /// A running read or install is removed from the books right after this call.
     fn stopping_read(&mut self) {}
 
-    /// What was read beside the memory is to be copied into place.
+    /// The version read beside the memory is to be installed.
     fn install(&mut self, _seq: OpSeq, _attempt: Attempt) {}
 
     /// The memory is to be copied aside.
@@ -75,12 +76,12 @@ pub trait VirtualRuntime {
     fn end(&mut self, _error: Option<CallError>) {}
 }
 
-/// Has a rig do what the session of a process asks for, as [`session::drive`] does.
+/// Makes a rig do what its session asks for, as [`session::drive`] does.
 pub fn drive(runtime: &mut impl VirtualRuntime) {
     session::drive(&mut Booked(runtime));
 }
 
-/// A rig whose books are kept.
+/// A rig, with its books kept for it.
 struct Booked<'a, T>(&'a mut T);
 
 impl<T: VirtualRuntime> SessionHost for Booked<'_, T> {

@@ -14,7 +14,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(seconds_of(&stat))
 }
 
-/// The seconds that a line of `/proc/PID/stat` tells.
+/// The CPU seconds in a line of `/proc/PID/stat`.
 fn seconds_of(stat: &str) -> f64 {
     // The name in parentheses may hold anything; utime and stime are the 12th and 13th behind it.
     let behind = stat.rsplit(')').next().unwrap_or_default();
@@ -50,7 +50,7 @@ fn status_bytes(process: &str, field: &str) -> Option<u64> {
     bytes_of(&status, field)
 }
 
-/// The bytes of a field of `/proc/PID/status`, which tells KiB.
+/// The bytes of a field of `/proc/PID/status`, which counts in KiB.
 fn bytes_of(status: &str, field: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)

@@ -57,22 +57,22 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// What clients connect to.
+    /// The address that clients connect to.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Its process id.
+    /// The process id of the server.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// CPU seconds it has used.
+    /// CPU seconds that the server has used.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds(self.id())
     }
 
-    /// Its resident memory in bytes.
+    /// Resident memory of the server, in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
         resident_bytes(self.id())
     }

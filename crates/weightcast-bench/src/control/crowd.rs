@@ -18,10 +18,10 @@ const RETRIES: Retries = Retries { tries: 21, pause: PAUSE, longest_pause: PAUSE
 pub(crate) const CATALOG: [u8; 16] = [7; 16];
 pub(crate) const MODEL: &str = "bench.control";
 
-/// A call's answer, or the error for people.
+/// A call's answer, or the error in words.
 pub(crate) type Answered = Result<wire::answer::Answer, String>;
 
-/// One replica: all of its shards' sessions.
+/// One replica: the sessions of all its shards.
 pub(crate) struct CrowdGroup {
     pub(crate) sessions: Vec<Arc<LightSession>>,
     pub(crate) record: Arc<LatencyRecord>,
@@ -34,7 +34,7 @@ pub(crate) struct Crowd {
     pub(crate) record: Arc<LatencyRecord>,
 }
 
-/// How large a crowd.
+/// The size of a crowd.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrowdSize {
     pub(crate) trainers: usize,
@@ -43,7 +43,8 @@ pub(crate) struct CrowdSize {
 }
 
 impl CrowdSize {
-    /// So many groups of `shards` that all have `sessions` together; a few groups are trainers.
+    /// Groups of `shards` shards, with at most `sessions` sessions in all, but at least two groups.
+    /// A few groups are trainers.
     pub(crate) fn of(sessions: usize, shards: u32) -> Self {
         let groups = (sessions / shards as usize).max(2);
         let trainers = (groups / 4).clamp(1, 4);
@@ -109,7 +110,7 @@ impl Crowd {
     }
 }
 
-/// The same of all groups at once.
+/// Does `work` for all groups at once.
 async fn each<'a, F>(
     groups: impl IntoIterator<Item = &'a Arc<CrowdGroup>>,
     work: impl Fn(Arc<CrowdGroup>) -> F,

@@ -1,7 +1,8 @@
-//! The server of thousands of sessions is killed: how soon does its backup know what the sessions hold?
+//! Kills the server of thousands of sessions, and measures how soon the backup knows what they
+//! hold.
 //!
-//! Sessions behave as real ones: each stays with its server until its lease has run out, then it
-//! turns to the backup and announces what it holds.
+//! As real sessions do, each stays with its server until its lease has run out, then turns to the
+//! backup and announces what it holds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use super::crowd::{Crowd, CrowdGroup, MODEL};
 use super::session::{LightSession, Retries, SessionIdentity};
 use crate::base::program::ServerProcess;
 
-/// Share at the end of a lease in which a session does not act any more (T1).
+/// Share of a lease, at its end, in which a session no longer acts (T1).
 const MARGIN: f64 = 0.1;
 /// Pauses between tries of a session, as real ones make them.
 const RETRIES: Retries =
@@ -26,11 +27,11 @@ const RETRIES: Retries =
 pub(crate) struct Failover {
     pub(crate) sessions: usize,
     pub(crate) lease_s: f64,
-    /// Until the first session had turned to the backup: the rest of its lease.
+    /// Until the first session turned to the backup: the rest of its lease.
     pub(crate) first_s: f64,
     /// Until 95 % of the sessions were in whole groups again.
     pub(crate) most_s: f64,
-    /// Until all were.
+    /// Until all sessions were in whole groups again.
     pub(crate) all_s: f64,
     /// CPU seconds of the backup.
     pub(crate) cpu_s: f64,
@@ -101,7 +102,7 @@ async fn come_over(
     Ok(Came { turned, whole: Instant::now(), session })
 }
 
-/// The announcement of a session of the crowd, for which nothing has happened since it held the version.
+/// What a session of the crowd announces: nothing has changed since it held the version.
 fn announcement(session: &LightSession, held: Option<u64>) -> wire::Announce {
     let epoch = session.place().ticket.map_or(0, |ticket| ticket.epoch);
     wire::Announce {

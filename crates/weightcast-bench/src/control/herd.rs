@@ -1,5 +1,5 @@
-//! A thousand groups ask for `latest` at once while versions appear: no group waits long, and no group is split between
-//! versions.
+//! A thousand groups ask for `latest` at once while versions appear. No group may wait long, and no
+//! group may be split between versions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ const WITHIN: Duration = Duration::from_millis(100);
 /// How a herd was answered.
 #[derive(Debug, Serialize)]
 pub(crate) struct Herd {
-    /// `describe`, or `update` with all of its replications.
+    /// The call: `describe`, or `update` with all of its replications.
     pub(crate) call: Operation,
     pub(crate) groups: usize,
     pub(crate) shards: usize,
-    /// From the first question until the last answer.
+    /// From the start of the herd until the last answer.
     pub(crate) seconds: f64,
     pub(crate) latency: LatencyFigures,
     /// Groups whose shards got different answers.
     pub(crate) split: usize,
-    /// Different versions that groups got. With one version alone nothing was tested.
+    /// How many versions groups got. A herd that got one version alone has tested nothing.
     pub(crate) versions: usize,
     pub(crate) failed: u64,
 }
 
-/// All rollouts ask, while the trainers publish one after the other versions above `above`. The first version is
-/// published before the first rollout asks.
+/// All rollouts ask, while the trainers but the first publish versions above `above`, one after the
+/// other.
 pub(crate) async fn measure(crowd: &Crowd, kind: Operation, above: u64) -> Result<Herd> {
     let (first, others) = crowd.trainers[1..].split_first().context("a herd has two trainers")?;
     // Published before the first rollout asks, so that every update has something to read.
@@ -66,7 +66,8 @@ pub(crate) async fn measure(crowd: &Crowd, kind: Operation, above: u64) -> Resul
     })
 }
 
-/// Trainers publish one after the other, in the order of their versions: a lower one is refused.
+/// Trainers publish one after the other, in the order of their versions, since a lower one would be
+/// refused.
 async fn publish_in_turn(
     trainers: Vec<Arc<CrowdGroup>>,
     start: Instant,
@@ -81,7 +82,7 @@ async fn publish_in_turn(
     Ok(Vec::new())
 }
 
-/// Every shard asks at a moment of its own; returns the versions they got.
+/// Every shard asks at a moment of its own. Returns the versions that the shards got.
 async fn ask(
     group: Arc<CrowdGroup>,
     kind: Operation,

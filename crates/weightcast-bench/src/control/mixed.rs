@@ -1,7 +1,8 @@
-//! A mixed load at a set rate, and how long its answers take.
+//! A mixed load at a set rate, and the latency of its answers.
 //!
-//! Half are heartbeats, three tenths polls that find nothing newer, a tenth `describe`, a twelfth
-//! `list`, the rest publications by trainers that come and go, of versions that no rollout asks for.
+//! Half of the operations are heartbeats, three tenths polls that find nothing newer, a tenth
+//! `describe`, a twelfth `list`. The rest are publications of the version that all rollouts hold,
+//! by trainers that come and go.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +20,9 @@ use crate::base::program::ServerProcess;
 
 /// How finely the load is spread over time.
 const TICK: Duration = Duration::from_millis(1);
-/// How long the calls may still take that are running when the load ends.
+/// How long the last calls may take after the load has ended.
 const LAST_CALLS: Duration = Duration::from_secs(30);
-/// Of a hundred operations, how many are heartbeats.
+/// How many of a hundred operations are heartbeats.
 const HEARTBEATS: f64 = 50.0;
 /// How many of a hundred group calls are of each kind.
 const TURNS: [(Operation, usize); 4] = [
@@ -131,9 +132,9 @@ impl Load {
         let mut turns = vec![Operation::Update; TURNS.iter().map(|(_, count)| count).sum()];
         let rare = TURNS[1..].iter().flat_map(|(kind, count)| vec![*kind; *count]);
         let len = turns.len();
-        // 37 and 100 have no common factor: rare turns come spread out, the others between them.
+        // 37 and 100 have no common factor, so the rare kinds are spread out among the others.
         rare.enumerate().for_each(|(i, kind)| turns[i * 37 % len] = kind);
-        // The first trainer keeps its publication, which the rollouts hold.
+        // The first trainer keeps the publication that the rollouts have read.
         let trainers: VecDeque<_> = crowd.trainers[1..].iter().cloned().collect();
         let rollouts: VecDeque<_> = crowd.rollouts.iter().cloned().collect();
         let groups = trainers.len() + rollouts.len();
@@ -141,7 +142,8 @@ impl Load {
         Self { rollouts: idle(rollouts), trainers: idle(trainers), groups, turns, published: 0 }
     }
 
-    /// Starts call number `number`, unless all groups are busy: then the load falls behind.
+    /// Starts call number `number`. Skips the call if no group is idle: the load then falls short
+    /// of its rate.
     fn call(&mut self, number: usize) {
         let kind = self.turns[number % self.turns.len()];
         let idle = if kind == Operation::Publish { &self.trainers } else { &self.rollouts };
@@ -158,7 +160,7 @@ impl Load {
         });
     }
 
-    /// Waits until every group is back.
+    /// Waits until no group has a call under way.
     async fn drain(&self) -> Result<()> {
         let until = Instant::now() + LAST_CALLS;
         loop {
@@ -185,7 +187,7 @@ fn call_of(kind: Operation) -> call::Call {
     }
 }
 
-/// Publishes for a moment a version that is older than the one that all rollouts hold.
+/// Publishes the version that all rollouts hold, and unpublishes it at once.
 async fn come_and_go(group: &CrowdGroup, generation: u64) {
     if group.publish(HELD, generation).await.is_ok() {
         group.call(Operation::Unpublish, call::Call::Unpublish(wire::Unpublish {})).await;

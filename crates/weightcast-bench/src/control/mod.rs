@@ -1,8 +1,9 @@
 //! `weightcast bench control`: thousands of client sessions on one reference server.
 //!
-//! The server runs in a process of its own on the same machine; sessions are light ([`session`]),
-//! a [`crowd`] of groups. [`mixed`] loads the server at a set rate, [`herd`] asks all at once,
-//! [`failover`] kills it under them, [`report`] sets what was measured beside what is aimed at.
+//! The server runs in a process of its own on the same machine. Sessions are light ([`session`]),
+//! and groups of them are a [`crowd`]. [`mixed`] loads the server at a set rate, [`herd`] makes all
+//! groups ask at once, [`failover`] kills the server. [`report`] sets what was measured beside the
+//! aims.
 
 mod crowd;
 mod failover;
@@ -72,14 +73,16 @@ enum ControlPart {
     Failover,
 }
 
-/// What the rollouts hold, and what trainers come and go with: an older one would be refused, and a
-/// newer one be read.
+/// The version that the rollouts hold, and that trainers publish and unpublish during the mixed
+/// load. An older version would be refused, and the rollouts would read a newer one.
 const HELD: u64 = 1 << 40;
 const SWEEP: [usize; 5] = [64, 256, 1_024, 4_096, 16_384];
-/// Operations a second of every step of the sweep, and its seconds.
+/// Operations a second in every step of the sweep.
 const SWEEP_RATE: f64 = 6_000.0;
+/// Seconds of every step of the sweep.
 const SWEEP_SECONDS: f64 = 5.0;
-/// Longer than the others': 16,384 sessions' heartbeats alone would be a load.
+/// Lease of the sweep's servers, in seconds. Under a short lease the heartbeats of 16,384 sessions
+/// alone would be a load.
 const SWEEP_LEASE: u16 = 15;
 
 pub(crate) fn run(arguments: &ControlOf) -> Result<()> {
@@ -118,7 +121,7 @@ impl ControlOf {
             }
         }
         if wanted(ControlPart::Herd) {
-            // All but four trainers are rollouts.
+            // Four trainers: the first keeps `HELD`, the others publish while the herd asks.
             let size = CrowdSize { trainers: 4, rollouts: self.herd as usize, shards: self.shards };
             let (_server, crowd, _) = settled(size, self.lease, self.retain).await?;
             for (kind, above) in [(Operation::Describe, HELD), (Operation::Update, HELD + 10)] {
@@ -143,7 +146,7 @@ impl ControlOf {
             for sessions in SWEEP {
                 match step(sessions, self).await {
                     Ok(swept) => report.sweep.push(swept),
-                    // What was measured before is worth printing.
+                    // A failed step ends the sweep, and the steps before it are still reported.
                     Err(error) => {
                         report.sweep_ended = Some(format!("{sessions} sessions: {error:#}"));
                         break;
@@ -155,13 +158,13 @@ impl ControlOf {
     }
 }
 
-/// A server that asks its crowd for no token.
+/// Starts a server that asks for no token.
 fn start(arguments: &[&str]) -> Result<ServerProcess> {
     let open = ["--address", "127.0.0.1:0", "--insecure-no-auth"];
     ServerProcess::start(None, &[&open[..], arguments].concat())
 }
 
-/// A server with a crowd that holds [`HELD`].
+/// Starts a server and connects a crowd that holds [`HELD`].
 async fn settled(
     size: CrowdSize,
     lease: u16,

@@ -20,13 +20,13 @@ pub(crate) enum Operation {
     Unpublish,
 }
 
-/// Shared by all sessions of a run.
+/// Latencies and failures of all sessions of a run.
 pub(crate) struct LatencyRecord {
     origin: Instant,
     taken: Mutex<Taken>,
 }
 
-/// Everything that was recorded since the last time.
+/// Everything that was recorded since the last [`LatencyRecord::take`].
 #[derive(Default)]
 pub(crate) struct Taken {
     /// Nanoseconds from sending to the answer.
@@ -69,7 +69,7 @@ impl LatencyRecord {
         });
     }
 
-    /// Takes everything that was recorded since the last time.
+    /// Takes everything that was recorded since the last call of `take`.
     pub(crate) fn take(&self) -> Taken {
         self.with(std::mem::take)
     }
@@ -112,7 +112,7 @@ mod tests {
             record.add(Operation::List, 5);
             record.add(Operation::Update, 9);
             (0..failures).for_each(|number| record.failed(number.to_string()));
-            // Nobody is answered before the question was sent.
+            // A time of sending in the future counts as no latency.
             record.answered(Operation::Publish, u64::MAX);
             let taken = record.take();
             let latencies = BTreeMap::from([

@@ -1,4 +1,4 @@
-//! What was measured, beside what is aimed at.
+//! Measured values beside the aims.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::mixed::Mixed;
 use super::record::Operation;
 use crate::base::machine::Machine;
 
-/// Aimed at on 2 cores, server and load on one machine.
+/// Aims for 2 cores, with server and load on one machine.
 const CONNECT_S: f64 = 1.4;
 const RATE: f64 = 20_000.0;
 const P99_MS: f64 = 2.0;
@@ -24,12 +24,12 @@ pub(crate) struct ControlReport {
     machine: Machine,
     load_threads: u16,
     pub(crate) connected: Option<Connected>,
-    /// At half of the rate, and at the rate.
+    /// The loads at half of the rate and at the rate.
     pub(crate) mixed: Vec<Mixed>,
     pub(crate) herds: Vec<Herd>,
     pub(crate) failover: Option<Failover>,
     pub(crate) sweep: Vec<Swept>,
-    /// Why it went no further, if it did not.
+    /// Why the sweep ended early, if it did.
     pub(crate) sweep_ended: Option<String>,
     pub(crate) seconds: f64,
 }
@@ -39,15 +39,15 @@ pub(crate) struct ControlReport {
 pub(crate) struct Connected {
     pub(crate) sessions: usize,
     pub(crate) connect_s: f64,
-    /// Of the server's resident memory.
+    /// Bytes of the server's resident memory for each session.
     pub(crate) bytes_per_session: u64,
-    /// Until every rollout had replicated, with readers that take no time.
+    /// Seconds until every rollout had replicated, with readers that take no time.
     pub(crate) fill_s: f64,
-    /// CPU seconds of the server for it.
+    /// CPU seconds that the server used for that.
     pub(crate) fill_cpu_s: f64,
 }
 
-/// One number of sessions.
+/// One step of the sweep.
 #[derive(Debug, Serialize)]
 pub(crate) struct Swept {
     pub(crate) connected: Connected,
@@ -69,7 +69,7 @@ impl ControlReport {
         }
     }
 
-    /// For people.
+    /// The report as text.
     pub(crate) fn table(&self) -> String {
         let Machine { cpu, cpus, kernel } = &self.machine;
         let mut text = format!(
@@ -102,7 +102,7 @@ impl ControlReport {
                  ({:.1} us each), load {:.0} %, generator late by p99 {:.2} ms",
                 mixed.asked_per_s,
                 mixed.reached_per_s,
-                // A tenth of a second's worth is still on its way when the time is up.
+                // The calls of the last tenth of a second are still unanswered when the time is up.
                 aim(index == 1, RATE, mixed.reached_per_s, mixed.reached_per_s >= 0.99 * RATE),
                 mixed.server_cpu * 100.0,
                 mixed.server_us_per_op,

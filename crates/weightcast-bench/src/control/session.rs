@@ -19,8 +19,8 @@ use super::record::{LatencyRecord, Operation};
 
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a silent server is asked for a sign of life, and how long the answer may take: a machine that is busy with
-/// thousands of sessions is slow, and not gone.
+/// How often a silent server is asked for a sign of life, and how long its answer may take. The
+/// long wait is for a machine that is busy with thousands of sessions: slow, but not gone.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 /// Frames waiting to be sent.
 const QUEUE: usize = 16;
@@ -29,14 +29,14 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Heartbeats sent per lease, as real clients do.
 pub(crate) const HEARTBEATS_PER_LEASE: u32 = 3;
 
-/// A shard and its place.
+/// A shard and its replica.
 #[derive(Clone, Debug)]
 pub(crate) struct ShardIdentity {
     pub(crate) replica: String,
     pub(crate) shard: u32,
     pub(crate) num_shards: u32,
     pub(crate) role: wire::Role,
-    /// Newest versions that are to survive; a trainer's.
+    /// How many of the newest versions a trainer retains.
     pub(crate) retain: u32,
 }
 
@@ -76,7 +76,7 @@ struct SessionShared {
     record: Arc<LatencyRecord>,
     waiting: Mutex<Option<oneshot::Sender<LoadReply>>>,
     over: AtomicBool,
-    /// When the heartbeat was sent that was last answered.
+    /// When the last answered heartbeat was sent, or when the session opened.
     renewed_at: AtomicU64,
     /// The server's ticket, for the next server.
     ticket: Mutex<Option<wire::Ticket>>,
@@ -86,13 +86,14 @@ struct SessionShared {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
     pub(crate) tries: u32,
-    /// After the first try; doubles with each.
+    /// Pause after the first try. Each pause is twice as long as the one before, up to
+    /// `longest_pause`.
     pub(crate) pause: Duration,
     pub(crate) longest_pause: Duration,
 }
 
 impl LightSession {
-    /// As [`LightSession::open`], again and again until it works.
+    /// As [`LightSession::open`], with retries.
     pub(crate) async fn open_patiently(
         server: &str,
         model: &str,
@@ -111,8 +112,8 @@ impl LightSession {
         Self::open(server, model, place, Arc::clone(record)).await
     }
 
-    /// Connects, opens, and keeps the session alive until it is dropped. A session with an announcement is open once
-    /// its group is whole.
+    /// Connects and opens a session, and keeps it alive until it is dropped. A session with an
+    /// announcement is open once its group has come over.
     pub(crate) async fn open(
         server: &str,
         model: &str,
@@ -145,7 +146,7 @@ impl LightSession {
         Ok(session)
     }
 
-    /// Sends the announcement, if there is one, and waits until the group goes on.
+    /// Sends the announcement, if there is one, and waits until the group has come over.
     async fn announce(&self, stream: &mut Streaming<ServerFrame>) -> Result<()> {
         let Some(announce) = self.place.announce.clone() else { return Ok(()) };
         self.frames.send(frame(client_frame::Body::Announce(announce))).await?;
@@ -168,13 +169,14 @@ impl LightSession {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// The time since the heartbeat was sent that was last answered.
+    /// The time since the lease was last renewed: see `renewed_at`.
     pub(crate) fn since_renewed(&self) -> Duration {
         let renewed_at = self.shared.renewed_at.load(Ordering::Relaxed);
         Duration::from_nanos(self.shared.record.now().saturating_sub(renewed_at))
     }
 
-    /// Sends the group's next call; its reply comes, or the session ends.
+    /// Sends the next call. The receiver gets the reply; it fails if the session ends or its queue
+    /// is full.
     pub(crate) fn call(&self, call: wire::call::Call) -> oneshot::Receiver<LoadReply> {
         let (sender, reply) = oneshot::channel();
         *lock(&self.shared.waiting) = Some(sender);
@@ -193,7 +195,7 @@ impl LightSession {
         let _ended = self.frames.send(frame(client_frame::Body::Sealed(sealed))).await;
     }
 
-    /// One heartbeat now; its answer is recorded.
+    /// Sends a heartbeat now; the latency of its answer is recorded.
     pub(crate) fn heartbeat(&self) {
         let heartbeat = wire::Heartbeat { sent_at: self.shared.record.now() };
         let _full = self.frames.try_send(frame(client_frame::Body::Heartbeat(heartbeat)));
@@ -236,7 +238,7 @@ pub(crate) fn sums() -> Option<wire::ShardSums> {
     Some(wire::ShardSums { counted: sum, held: sum, expected: sum })
 }
 
-/// Heartbeats at the pace of real clients, out of step with each other.
+/// Sends heartbeats at the pace of real clients. Sessions are out of step with each other.
 async fn keep_alive(
     shared: Arc<SessionShared>,
     frames: mpsc::Sender<ClientFrame>,
@@ -258,7 +260,7 @@ async fn keep_alive(
     }
 }
 
-/// Takes what the server sends until the stream ends.
+/// Handles what the server sends, until the stream ends.
 async fn listen(
     shared: Arc<SessionShared>,
     mut stream: Streaming<ServerFrame>,

@@ -27,28 +27,28 @@ pub(crate) struct WorkerGroup {
 
 /// A server and the hosts around it.
 pub(crate) struct EmulatedCluster {
-    // Dropped first: its processes must be gone before their hosts.
+    // Dropped first: the server's process must be gone before its host is removed.
     server: ServerProcess,
-    /// `None`: all on this machine's loopback.
+    /// `None` if everything runs on this machine's loopback.
     network: Option<EmulatedNetwork>,
     shards: u32,
     bytes: u64,
 }
 
-/// What a group is.
+/// How to start a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupSpec {
-    /// Its first host; further shards follow.
+    /// Host of the first shard; the next hosts are for the other shards.
     pub(crate) host: usize,
     pub(crate) datacentre: usize,
     pub(crate) trainer: bool,
     pub(crate) spot: bool,
-    /// Its updates leave crossings to a seed replica.
+    /// Whether the group's updates leave crossings to a seed replica.
     pub(crate) offload_seeding: bool,
 }
 
 impl EmulatedCluster {
-    /// A network with a server; replicas will have this many shards and bytes.
+    /// Builds a network with a server. Every replica will have this many shards and bytes.
     pub(crate) fn start(shape: &Shape, shards: u32, bytes: u64, serve: &[&str]) -> Result<Self> {
         let network = EmulatedNetwork::build(shape)?;
         let address = format!("{}:7700", network.server_address());
@@ -58,7 +58,7 @@ impl EmulatedCluster {
         Ok(Self { server, network: Some(network), shards, bytes })
     }
 
-    /// The same without emulated hosts: bytes come by any way.
+    /// The same without emulated hosts: workers read by any way.
     pub(crate) fn on_loopback(shards: u32, bytes: u64, serve: &[&str]) -> Result<Self> {
         let mut arguments = vec!["--address", "127.0.0.1:0"];
         arguments.extend(serve);
@@ -71,7 +71,7 @@ impl EmulatedCluster {
         self.network.as_ref().context("no hosts are emulated")
     }
 
-    /// Starts a group and waits until all of it is registered.
+    /// Starts a group and waits until all of its shards are registered.
     pub(crate) fn group(&self, name: &str, place: GroupSpec) -> Result<WorkerGroup> {
         let shards = 0..self.shards;
         let workers = shards.map(|shard| self.worker(name, shard, place));
@@ -104,7 +104,7 @@ impl EmulatedCluster {
         Ok(worker)
     }
 
-    /// Who reads from whom: readers and their sources.
+    /// The readers that the server knows, each with its source.
     pub(crate) fn edges(&self) -> Result<Vec<(String, String)>> {
         let ask = ["weightcast", "status", "--json", "--server", self.server.address()];
         let output =
@@ -158,7 +158,7 @@ impl WorkerProcess {
 }
 
 impl Drop for WorkerProcess {
-    /// It holds nothing that anybody needs.
+    /// Kills the process at once: nothing that it holds is still needed.
     fn drop(&mut self) {
         let _already_gone = self.process.kill();
         let _already_gone = self.process.wait();
@@ -171,12 +171,12 @@ impl WorkerGroup {
         self.workers.iter_mut().try_for_each(|worker| worker.tell(order))
     }
 
-    /// What all shards answered.
+    /// The answers of all shards.
     pub(crate) fn replies(&mut self) -> Result<Vec<WorkerReply>> {
         self.workers.iter_mut().map(WorkerProcess::reply).collect()
     }
 
-    /// Publishes; returns the moment of the first shard's call.
+    /// Publishes a version. Returns when the first shard made its call.
     pub(crate) fn publish(&mut self, version: u64) -> Result<u64> {
         self.order(&Order::Prepare { version })?;
         self.replies()?;
@@ -188,7 +188,7 @@ impl WorkerGroup {
         at.collect::<Result<Vec<_>>>()?.into_iter().min().context("a group has shards")
     }
 
-    /// The answers to an update: the last shard's times, and all bytes.
+    /// The answers to an update as one: all bytes, from the first call to the last return.
     pub(crate) fn updated(&mut self) -> Result<WorkerUpdate> {
         let updates = self.replies()?.into_iter().map(|reply| match reply {
             WorkerReply::Updated(updated) => Ok(updated),
@@ -198,7 +198,7 @@ impl WorkerGroup {
         updates.into_iter().reduce(WorkerUpdate::and).context("a group has shards")
     }
 
-    /// Looks at every byte of every shard.
+    /// Whether every byte of every shard is the version's.
     pub(crate) fn holds(&mut self, version: u64) -> Result<bool> {
         self.order(&Order::Check { version })?;
         let replies = self.replies()?;
@@ -210,7 +210,7 @@ impl WorkerGroup {
         self.workers.iter().map(|worker| cpu_seconds(worker.process.id())).sum()
     }
 
-    /// SIGKILL.
+    /// Kills all shards (SIGKILL).
     pub(crate) fn kill(&mut self) {
         for worker in &mut self.workers {
             let _already_gone = worker.process.kill();

@@ -1,7 +1,7 @@
 //! Emulated hosts: network namespaces whose links have a set rate, and worker processes on them.
 //!
-//! [`network`] makes the hosts, [`sweeper`] takes them away whatever happens; [`worker`] is one
-//! shard in a process of its own, [`orders`] what it is told, [`cluster`] all of them.
+//! [`network`] makes the hosts, and [`sweeper`] removes them whatever happens. [`worker`] is one
+//! shard in a process of its own, [`orders`] are its orders, and [`cluster`] is all of them.
 
 pub(crate) mod cluster;
 pub(crate) mod network;

@@ -1,7 +1,8 @@
-//! Hosts on one machine: a namespace each, a veth to a bridge, a `tbf` per direction.
+//! Hosts on one machine. Each is a namespace with a veth to a bridge and a `tbf` for each
+//! direction.
 //!
-//! Bridges live in a namespace of their own, so nothing of the machine's own network is touched.
-//! Two datacentres are two bridges with one slow link between them.
+//! The bridges are in a namespace of their own, so the machine's own network is not touched. Two
+//! datacentres are two bridges with one slow link between them.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -10,23 +11,23 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::sweeper::Sweeper;
 
-/// Below 96 KiB the kernel segments in software, and both cores saturate.
+/// Burst of a limit. Below 96 KiB the kernel segments packets in software, and both cores saturate.
 const BURST: &str = "128kb";
-/// All hosts are in it.
+/// The network of all hosts.
 const SUBNET: &str = "10.77.0.0/16";
 /// Longest wait in a link's queue.
 const QUEUE: &str = "50ms";
-/// What TCP makes of a set rate: headers and acknowledgements cost the rest.
+/// Share of a set rate that TCP delivers. Headers and acknowledgements cost the rest.
 pub(crate) const GOODPUT: f64 = 0.956;
 
-/// The emulated network; taken away when it is dropped, or when this process dies.
+/// The emulated network. It is removed when this value is dropped, or when this process dies.
 pub(crate) struct EmulatedNetwork {
     prefix: String,
     hosts: usize,
     _sweeper: Sweeper,
 }
 
-/// How to build it.
+/// How to build an emulated network.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     /// Datacentre of each host, 0 or 1.
@@ -38,10 +39,10 @@ pub(crate) struct Shape {
 }
 
 impl EmulatedNetwork {
-    /// Builds it.
+    /// Builds the network.
     ///
     /// # Errors
-    /// Says what is missing: root, `ip`, `tc`, or something the kernel lacks.
+    /// Says what is missing: root, `ip`, `tc`, or something that the kernel lacks.
     pub(crate) fn build(shape: &Shape) -> Result<Self> {
         check()?;
         let prefix = format!("wc{}", std::process::id());
@@ -79,9 +80,10 @@ impl EmulatedNetwork {
         Ok(network)
     }
 
-    /// Addresses, and the limit of the way out.
+    /// Sets the addresses of a namespace, and the rate at which it sends.
     fn furnish(&self, namespace: &str, address: &str, rate: Option<&str>) -> Result<()> {
-        // The machine's default congestion control may be one that paces itself by guesses.
+        // The route names cubic: the machine's default congestion control may pace itself by its
+        // own estimates.
         let up = format!(
             "addr add {address}/16 dev eth0\nlink set eth0 up\nlink set lo up\n\
              route change {SUBNET} dev eth0 proto kernel scope link src {address} congctl cubic\n"
@@ -117,7 +119,7 @@ impl EmulatedNetwork {
         format!("10.77.{}.{}", host / 200, host % 200 + 1)
     }
 
-    /// Cuts a host's link, or mends it.
+    /// Takes a host's link down or up.
     pub(crate) fn set_link(&self, host: usize, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
         batch("ip", &["-n", &self.hub()], &format!("link set v{host} {state}\n"))
@@ -129,7 +131,7 @@ impl EmulatedNetwork {
         batch("tc", &["-n", &self.hub()], &change)
     }
 
-    /// Bytes that have crossed from datacentre 0 into datacentre 1.
+    /// Bytes that have been sent from datacentre 0 to datacentre 1.
     pub(crate) fn crossed(&self) -> Result<u64> {
         let count = "/sys/class/net/slow0/statistics/tx_bytes";
         let output = Command::new("ip")
@@ -141,7 +143,7 @@ impl EmulatedNetwork {
     }
 }
 
-/// A cable from a host's `eth0` to a port of the hub.
+/// Commands for a cable from a host's `eth0` to a port of the hub.
 fn plug(port: &str, bridge: usize, namespace: &str) -> String {
     format!(
         "link add {port} type veth peer name eth0 netns {namespace}\n\
@@ -153,7 +155,7 @@ fn limit(device: &str, rate: &str) -> String {
     format!("qdisc add dev {device} root tbf rate {rate} burst {BURST} latency {QUEUE}\n")
 }
 
-/// Whether this machine can be divided.
+/// Fails if this machine can't emulate hosts.
 pub(crate) fn check() -> Result<()> {
     const HOW: &str = "emulated hosts need root and iproute2: run it as `sudo weightcast bench …`, \
                        in a container with --privileged";
@@ -166,7 +168,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Many commands of `ip` or `tc` in one process.
+/// Runs many commands of `ip` or `tc` in one process.
 fn batch(tool: &str, arguments: &[&str], commands: &str) -> Result<()> {
     let mut command = Command::new(tool);
     command.args(arguments).args(["-batch", "-"]);

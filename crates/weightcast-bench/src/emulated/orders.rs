@@ -1,4 +1,4 @@
-//! What a worker is told, and what it answers: one JSON value a line.
+//! Orders to a worker, and its answers: one JSON value a line.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,21 +20,23 @@ pub(crate) struct WorkerStart {
     pub(crate) bytes: u64,
 }
 
-/// Each further line.
+/// An order, on each further line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// Revoke what is published, fill the memory with this version, publish it.
+    /// Publish this version. If a version is still held, unpublish it and fill the memory first;
+    /// otherwise the memory is published as it is.
     Publish { version: u64 },
-    /// Fill the memory with this version now, to publish it without delay later.
+    /// Unpublish, and fill the memory with this version, so that `Publish` takes no longer than the
+    /// call.
     Prepare { version: u64 },
-    /// Go over to this version, waiting for it.
+    /// Update to this version.
     Update { version: u64 },
-    /// Give up what is held, so that the next update waits for what is on its way.
+    /// Unpublish, so that the next update holds nothing and waits for its version.
     Clear,
-    /// Go over to the latest version, whatever it is.
+    /// Update to the latest version.
     Latest,
-    /// Look at every byte: is it this version's?
+    /// Compare every byte with this version's.
     Check { version: u64 },
 }
 
@@ -44,7 +46,7 @@ pub(crate) enum Order {
 pub(crate) enum WorkerReply {
     /// Open and registered.
     Ready,
-    /// Published; when `publish` was called.
+    /// Published; `at_ns` is when `publish` was called.
     Published {
         at_ns: u64,
     },
@@ -63,19 +65,20 @@ pub(crate) enum WorkerReply {
 /// One worker's update.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerUpdate {
-    /// The version that it holds, if it holds one.
+    /// The version that the worker holds now, if any.
     pub(crate) version: Option<u64>,
     pub(crate) source: Option<String>,
     pub(crate) way: String,
     pub(crate) bytes: u64,
     pub(crate) verified: u64,
-    /// When the call was made, and when it returned: nanoseconds since 1970.
+    /// When the call was made, in nanoseconds since 1970.
     pub(crate) called_ns: u64,
+    /// When the call returned.
     pub(crate) done_ns: u64,
 }
 
 impl WorkerUpdate {
-    /// Two shards' updates as one: both bytes, from the first call to the last return.
+    /// Two shards' updates as one: the bytes of both, from the first call to the last return.
     pub(crate) fn and(self, updated: WorkerUpdate) -> WorkerUpdate {
         let before = self;
         WorkerUpdate {

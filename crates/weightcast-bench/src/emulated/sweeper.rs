@@ -1,7 +1,7 @@
-//! Takes emulated hosts away whatever happens to the process that made them.
+//! Removes emulated hosts, whatever happens to the process that made them.
 //!
-//! The sweeper is a process of its own, in its own process group, that waits for the end of a pipe:
-//! it comes at a normal exit, a panic, Ctrl-C and SIGKILL alike.
+//! The sweeper is a process in a process group of its own. It waits for the end of a pipe, which
+//! comes at a normal exit, a panic, Ctrl-C and SIGKILL alike.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -11,13 +11,13 @@ use anyhow::{Context, Result};
 
 use crate::base::program::command;
 
-/// Waits behind its maker.
+/// A sweeper that waits for the end of its maker.
 pub(crate) struct Sweeper {
     process: Child,
 }
 
 impl Sweeper {
-    /// Will remove all namespaces `PREFIX-*` with the processes in them.
+    /// Starts a sweeper that will remove all namespaces `PREFIX-*` and kill the processes in them.
     pub(crate) fn start(prefix: &str) -> Result<Self> {
         let process = command(None, &["sweeper", prefix])?
             .process_group(0)
@@ -41,7 +41,7 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     sweep(|name| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('-')))
 }
 
-/// Removes what earlier runs left behind, unless the process that made it still lives.
+/// Removes namespaces of earlier runs, unless the process that made them still lives.
 pub(crate) fn clean_up() -> Result<()> {
     sweep(|name| {
         let maker = name.strip_prefix("wc").and_then(|rest| rest.split_once('-'));

@@ -1,7 +1,7 @@
-//! A worker process: one shard on one host, told by its standard input what to do.
+//! A worker process: one shard on one host, which takes orders on its standard input.
 //!
-//! Namespaces of one machine share a kernel, so workers read over TCP by order: a direct read would
-//! not cross the emulated link.
+//! Namespaces of one machine share a kernel, and a direct read would not cross the emulated link.
+//! So workers on emulated hosts read over TCP only.
 
 use std::io::{self, BufRead};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::orders::{Order, WorkerReply, WorkerStart, WorkerUpdate, now_ns};
 use crate::weights::layouts;
 use crate::weights::memory::KnownMemory;
 
-/// Every call of a benchmark is answered sooner, or the benchmark has failed.
+/// Deadline of every call; a benchmark with a slower call has failed.
 const SOON: Duration = Duration::from_secs(120);
 /// Tensors of the model.
 const TENSORS: u64 = 16;
@@ -49,7 +49,7 @@ impl EmulatedWorker {
         let options = Options {
             server: Some(begin.server.clone()),
             data_bind: Some(format!("{}:0", begin.bind.as_deref().unwrap_or("127.0.0.1"))),
-            // An emulated network has no door to any other.
+            // An emulated network can't be reached from outside, so its ports need no token.
             insecure: begin.bind.is_some(),
             offload_seeding: begin.offload_seeding,
             way: if begin.bind.is_some() { Way::Tcp } else { Way::Auto },

@@ -1,7 +1,7 @@
-//! A source is killed part-way. All others must finish; how much later do they?
+//! A source is killed in the middle of a transfer. All others must finish; how much later do they?
 //!
-//! The trainer is never killed, because only the trainer is sure to have all bytes. The victim is a relay that others
-//! read from, if there is one, else a rollout that holds the whole version.
+//! The trainer is never killed, because only the trainer is sure to have all bytes. The victim is a
+//! relay that others read from, if there is one, else a rollout that holds the whole version.
 
 use std::thread;
 use std::time::Duration;
@@ -26,12 +26,12 @@ pub(crate) struct Killed {
     pub(crate) max_s: f64,
     pub(crate) extra_s: f64,
     pub(crate) ideal_s: f64,
-    /// The source that was killed in each turn, and whether it was still receiving.
+    /// The source that was killed in each turn.
     pub(crate) victims: Vec<Victim>,
     pub(crate) content_ok: bool,
 }
 
-/// A source that was killed.
+/// A source that was killed, and whether it was still receiving.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Victim {
     pub(crate) name: String,
@@ -72,7 +72,7 @@ pub(crate) fn measure(setting: &FanoutSetting, percents: &[u8]) -> Result<Vec<Ki
 struct KillingRun<'a> {
     setting: &'a FanoutSetting,
     trainer: WorkerGroup,
-    /// The first one is the seed, which holds the version before the others ask.
+    /// The first group is filled before the others ask, so that the trainer is not the only source.
     rollouts: Vec<WorkerGroup>,
     version: u64,
     started: usize,
@@ -106,8 +106,9 @@ impl<'a> KillingRun<'a> {
         )
     }
 
-    /// Publishes, fills the seed, then all others, and kills a source at a percentage of the ideal time. Returns the
-    /// last survivor's stall, the victim, and whether all content was right.
+    /// One turn: publishes, fills the first rollout, orders all others to update, and kills a
+    /// source after a percentage of the ideal time. Returns the last survivor's stall, the victim,
+    /// and whether all content was right.
     fn turn(&mut self, percent: Option<u8>) -> Result<(f64, Option<Victim>, bool)> {
         self.version += 1;
         let version = self.version;

@@ -1,8 +1,8 @@
 //! `weightcast bench fanout`: one trainer group to N rollout groups over emulated hosts.
 //!
-//! [`spread`] measures one number of readers, [`killing`] what the death of a source costs,
-//! [`seeding`] that nobody waits for another datacentre with offload seeding; [`report`] sets both
-//! beside the ideal and beside everybody reading from the trainer.
+//! [`spread`] measures one number of readers, [`killing`] the cost of a source's death. [`seeding`]
+//! shows that with offload seeding no update waits for another datacentre. [`report`] sets the
+//! results beside the ideal, and beside the comparison in which all groups read from the trainer.
 
 mod killing;
 mod report;

@@ -1,4 +1,5 @@
-//! What was measured, beside the ideal and beside everybody reading from the trainer.
+//! Measured values, beside the ideal and beside the comparison in which all groups read from the
+//! trainer.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use super::seeding::Seeded;
 use super::spread::{FanoutSetting, SpreadTimes};
 use crate::base::machine::Machine;
 
-/// Total stall at most, of the ideal.
+/// Aim: the total stall is at most this multiple of the ideal.
 const AIM: f64 = 1.15;
 
 /// A whole run.
@@ -30,13 +31,13 @@ pub(crate) struct SpreadComparison {
     readers: usize,
     shards: usize,
     datacentres: usize,
-    /// Every reader at 0.956 of the set rate, all at once.
+    /// Sum of the stalls if every reader got 0.956 of the set rate, all at once.
     ideal_sum_s: f64,
     ideal_max_s: f64,
     stack: SpreadTimes,
-    /// Everybody reads from the trainer.
+    /// The comparison in which all groups read from the trainer.
     naive: Option<SpreadTimes>,
-    /// Total stall, of the ideal.
+    /// Total stall divided by the ideal.
     ratio: f64,
 }
 
@@ -65,7 +66,7 @@ impl FanoutReport {
         Self { machine, bytes, rate_mbit, spreads, killed, seeded, seconds: 0.0 }
     }
 
-    /// Whether all content was right, always.
+    /// Whether all content of all measurements was right.
     pub(crate) fn verified(&self) -> bool {
         let mut all =
             self.spreads.iter().flat_map(|s| [Some(&s.stack), s.naive.as_ref()]).flatten();
@@ -74,7 +75,7 @@ impl FanoutReport {
             && self.seeded.iter().all(|seeded| seeded.content_ok)
     }
 
-    /// For people.
+    /// The report as text.
     pub(crate) fn table(&self) -> String {
         let Machine { cpu, cpus, kernel } = &self.machine;
         let mut text = format!(

@@ -1,5 +1,5 @@
 //! Two datacentres with offload seeding: readers far from the trainer poll while a version crosses.
-//! How long does each poll take, and how long the poll that reads the version once the version has crossed?
+//! How long does each poll take, and how long the poll that reads the version once it has crossed?
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::base::measure::median;
 use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::orders::{Order, WorkerUpdate};
 
-/// Between two polls of a reader.
+/// Pause between two polls of a reader.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How long readers poll for one version: longer than any crossing that is worth measuring.
+/// How long readers poll for one version: longer than any crossing worth measuring.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Medians over all turns, and every turn. Times are in seconds.
@@ -23,18 +23,21 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Seeded {
     pub(crate) readers: usize,
     pub(crate) shards: usize,
-    /// A shard over a host's link, and a replica over the slow link.
+    /// Ideal time of a shard over a host's link.
     pub(crate) ideal_s: f64,
+    /// Ideal time of a replica over the slow link.
     pub(crate) ideal_crossing_s: f64,
     /// Copies of the version that crossed.
     pub(crate) crossed: f64,
-    /// From the publish until the first far reader was given the version to read.
+    /// From the publish until the call of the first far reader that got the version.
     pub(crate) crossing_s: f64,
-    /// Updates of far readers that came back unchanged, and the longest of them over all turns.
+    /// How many updates of far readers came back unchanged.
     pub(crate) polls: usize,
+    /// The longest of these, of all turns.
     pub(crate) longest_poll_s: f64,
-    /// A far reader's update that read the version: the median, and the longest of all turns.
+    /// Median time of a far reader's update that read the version.
     pub(crate) consume_s: f64,
+    /// The longest of these, of all turns.
     pub(crate) longest_consume_s: f64,
     /// From the publish to the last commit in the trainer's datacentre.
     pub(crate) near_s: f64,
@@ -48,15 +51,16 @@ pub(crate) struct SeedingTurn {
     pub(crate) crossed: f64,
     pub(crate) crossing_s: f64,
     pub(crate) near_s: f64,
-    /// Each update that came back unchanged.
+    /// Time of each update that came back unchanged.
     pub(crate) polls_s: Vec<f64>,
-    /// Each update that read the version, and from whom.
+    /// Time of each update that read the version.
     pub(crate) consumes_s: Vec<f64>,
+    /// The source of each of these.
     pub(crate) sources: Vec<String>,
     pub(crate) content_ok: bool,
 }
 
-/// Builds the hosts, makes all turns, takes the hosts away.
+/// Builds the hosts, plays all turns, and removes the hosts.
 pub(crate) fn measure(setting: &FanoutSetting) -> Result<Seeded> {
     let fanout = setting.fanout.to_string();
     let shards = setting.shards as u32;
@@ -78,7 +82,8 @@ pub(crate) fn measure(setting: &FanoutSetting) -> Result<Seeded> {
         .filter(|reader| setting.datacentre(*reader) > 0)
         .map(reader)
         .collect::<Result<Vec<_>>>()?;
-    // A group that holds nothing waits for its first version. So all hold a version before the measurement begins.
+    // A group that holds nothing waits for its first version, so all groups hold a version before
+    // the measurement begins.
     trainer.publish(1)?;
     for group in near.iter_mut().chain(&mut far) {
         group.order(&Order::Update { version: 1 })?;

@@ -1,4 +1,4 @@
-//! One version after another from a trainer to N rollout groups: the stall of every group.
+//! Stalls of N rollout groups, while a trainer publishes one version after another.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -29,7 +29,7 @@ impl FanoutSetting {
         usize::from(self.datacentres == 2 && reader >= self.readers.div_ceil(2))
     }
 
-    /// The network for a trainer, its readers and `spare` more groups.
+    /// The network for a trainer, its readers and `spare` more groups near the trainer.
     pub(crate) fn shape(&self, spare: usize) -> Shape {
         let near = vec![0; (1 + spare) * self.shards];
         let readers = (0..self.readers * self.shards).map(|i| self.datacentre(i / self.shards));
@@ -40,17 +40,18 @@ impl FanoutSetting {
         }
     }
 
-    /// Seconds that a shard takes over a host's link.
+    /// Ideal seconds of a shard over a host's link.
     pub(crate) fn ideal_s(&self) -> f64 {
         seconds(self.bytes / self.shards as u64, self.rate)
     }
 
-    /// Seconds that a replica takes over the slow link.
+    /// Ideal seconds of a replica over the slow link, or over its hosts' links if these take
+    /// longer.
     pub(crate) fn ideal_crossing_s(&self) -> f64 {
         self.ideal_s().max(seconds(self.bytes, self.slow))
     }
 
-    /// Seconds that a reader takes at best, in its datacentre: all shards share the slow link.
+    /// Ideal seconds of a reader. All shards of a far reader share the slow link.
     fn ideal_of(&self, reader: usize) -> f64 {
         match self.datacentre(reader) {
             0 => self.ideal_s(),
@@ -58,12 +59,12 @@ impl FanoutSetting {
         }
     }
 
-    /// Sum over all readers.
+    /// Sum of the ideal seconds of all readers.
     pub(crate) fn ideal_sum_s(&self) -> f64 {
         (0..self.readers).map(|reader| self.ideal_of(reader)).sum()
     }
 
-    /// The slowest reader's.
+    /// Ideal seconds of the slowest reader.
     pub(crate) fn ideal_max_s(&self) -> f64 {
         (0..self.readers).map(|reader| self.ideal_of(reader)).fold(0.0, f64::max)
     }
@@ -78,7 +79,7 @@ fn seconds(bytes: u64, mbit: u32) -> f64 {
 pub(crate) struct SpreadTimes {
     /// Sum over the readers of the time from the publish to their commit.
     pub(crate) sum_s: f64,
-    /// The last reader's.
+    /// Time from the publish to the last reader's commit.
     pub(crate) max_s: f64,
     /// CPU seconds of all processes.
     pub(crate) cpu_s: f64,
@@ -100,7 +101,7 @@ pub(crate) struct SpreadTurn {
 }
 
 impl SpreadTimes {
-    /// Builds the hosts, makes all turns, takes the hosts away.
+    /// Builds the hosts, plays all turns, and removes the hosts.
     pub(crate) fn measure(setting: &FanoutSetting) -> Result<Self> {
         let fanout = setting.fanout.to_string();
         let serve = ["--fanout", &fanout];
@@ -115,7 +116,7 @@ impl SpreadTimes {
             cluster.group(&format!("rollout{reader:02}"), place)
         });
         let mut readers = readers.collect::<Result<Vec<_>>>()?;
-        // The first turn, which connects and plans, is not counted.
+        // The first turn connects and plans, so it is not counted.
         turn(&cluster, setting, &mut trainer, &mut readers, 1)?;
         let turns = (2..2 + setting.repeat as u64)
             .map(|version| turn(&cluster, setting, &mut trainer, &mut readers, version));
@@ -144,7 +145,8 @@ fn turn(
     readers: &mut [WorkerGroup],
     version: u64,
 ) -> Result<SpreadTurn> {
-    // Groups that hold a version would go on with that version while a first copy of the next one crosses.
+    // A group that held a version would keep it, and not wait, while the next version still
+    // crosses.
     if setting.datacentres > 1 {
         for reader in readers.iter_mut() {
             reader.order(&Order::Clear)?;

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::emulated::cluster::{EmulatedCluster, WorkerGroup};
 
-/// Numbers that a seed decides (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 pub(crate) struct FaultDraw(pub(crate) u64);
 
 impl FaultDraw {
@@ -21,24 +21,24 @@ impl FaultDraw {
     }
 }
 
-/// What there is to hit.
+/// The groups that faults can strike.
 pub(crate) struct RigSize {
     pub(crate) rollouts: usize,
     pub(crate) shards: usize,
-    /// Whether there are links.
+    /// Whether hosts are emulated, so that there are links to strike.
     pub(crate) emulated: bool,
 }
 
-/// One thing that happens to one shard.
+/// One fault of one shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     kind: ProcessFault,
     /// 0 is the trainer.
     group: usize,
     shard: usize,
-    /// From the order to update until it happens.
+    /// Time from the order to update until the fault.
     after: Duration,
-    /// How long it lasts.
+    /// How long the fault lasts.
     lasting: Duration,
 }
 
@@ -47,11 +47,11 @@ enum ProcessFault {
     Nothing,
     /// SIGKILL.
     Kill,
-    /// SIGSTOP, then SIGCONT: a zombie, if it lasts longer than its lease.
+    /// SIGSTOP, then SIGCONT. The process is a zombie if the stop outlasts its lease.
     Stop,
     /// The link goes down and up again.
     Cut,
-    /// The link slows down to a hundredth.
+    /// The host receives at a hundredth of its usual rate.
     Slow,
 }
 
@@ -59,7 +59,8 @@ const NORMAL: &str = "400mbit";
 const SLOW: &str = "4mbit";
 
 impl Fault {
-    /// Draws one. The trainer is spared death: nobody else would have the version.
+    /// Draws a fault. The trainer is never killed, because no other group is sure to have the
+    /// version.
     pub(crate) fn draw(random: &mut FaultDraw, size: &RigSize) -> Self {
         let kinds: &[ProcessFault] = match size.emulated {
             true => &[
@@ -92,7 +93,7 @@ impl Fault {
         }
     }
 
-    /// Lets it happen, and ends it.
+    /// Lets the fault happen, and ends it.
     pub(crate) fn happen(self, groups: &[&WorkerGroup], cluster: &EmulatedCluster) -> Result<()> {
         thread::sleep(self.after);
         let group = groups.get(self.group).context("a group that is there")?;
@@ -125,7 +126,8 @@ impl Fault {
 mod tests {
     use super::*;
 
-    /// All faults happen to all, but the trainer is never killed; links are hit where there are any.
+    /// Every fault strikes every shard, but the trainer is never killed. Links are struck only
+    /// where there are any.
     #[test]
     fn every_fault_is_drawn_and_the_trainer_lives() {
         for (emulated, names) in [

@@ -1,8 +1,8 @@
 //! `weightcast bench nemesis`: real processes under a seeded schedule of faults.
 //!
-//! In every step a trainer publishes and all rollouts update while something happens to one of
-//! them ([`fault`]). A call may fail, its group then starts anew; but whatever a call says that it
-//! holds is looked at byte by byte. When the faults are over everybody must get the last version.
+//! In every step a trainer publishes and all rollouts update, while a fault strikes one shard
+//! ([`fault`]). A call may fail, and its group then starts anew. But whatever a call claims to hold
+//! is compared byte by byte. After the faults every rollout must get a version.
 
 mod fault;
 
@@ -41,28 +41,29 @@ pub(crate) struct NemesisOf {
     loopback: bool,
 }
 
-/// What happened.
+/// The report of a run.
 #[derive(Debug, Default, Serialize)]
 struct NemesisReport {
     seed: u64,
     steps: u64,
     faults: BTreeMap<&'static str, u64>,
-    /// Updates that were said to be committed, each looked at byte by byte.
+    /// Updates that returned as committed; every byte of each was right.
     commits: u64,
-    /// Calls that failed, with their groups started anew.
+    /// Calls that failed. Their groups were started anew.
     failed: u64,
-    /// Distinct causes of those, at most a few.
+    /// Errors of the first few failed calls.
     causes: Vec<String>,
 }
 
-/// Causes that are kept.
+/// Most causes that are kept.
 const CAUSES: usize = 8;
-/// Seconds of the server's lease: a stopped process is found out within a step.
+/// The server's lease in seconds, so short that a stopped process is noticed within a step.
 const LEASE: &str = "1";
 const DRAIN: &str = "2";
 /// Rate of a host's link in Mbit/s.
 const RATE: &str = "400mbit";
-/// Tries of everybody to get the last version, once the faults are over.
+/// Most tries to publish a version, and most versions that are published after the faults until all
+/// rollouts get one.
 const TRIES: usize = 20;
 
 pub(crate) fn run(arguments: &NemesisOf) -> Result<()> {
@@ -127,7 +128,7 @@ impl Rig {
         fault::RigSize { rollouts: self.rollouts.len(), shards: self.shards, emulated }
     }
 
-    /// A group under a new name: the old one's lease may still run.
+    /// Starts a group under a new name, because the lease of the old group may still run.
     fn rollout(&mut self, index: usize) -> Result<WorkerGroup> {
         self.started += 1;
         let host = (1 + index) * self.shards;
@@ -135,7 +136,7 @@ impl Rig {
         self.cluster.group(&format!("rollout{index}-{}", self.started), place)
     }
 
-    /// Publishes, with a new trainer if the old one was given up.
+    /// Publishes the next version, with a new trainer if the old one fails.
     fn publish(&mut self) -> Result<()> {
         self.version += 1;
         for _ in 0..TRIES {
@@ -151,12 +152,12 @@ impl Rig {
         bail!("version {} could not be published: {:?}", self.version, self.report.causes)
     }
 
-    /// One version, one fault; returns how many rollouts got the version.
+    /// Publishes one version under one fault. Returns how many rollouts got the version.
     fn step(&mut self, fault: Option<Fault>) -> Result<usize> {
         self.publish()?;
         let order = Order::Update { version: self.version };
         for rollout in &mut self.rollouts {
-            // Whoever cannot be told is found below.
+            // A worker that can't be reached is found by `settle`.
             let _gone = rollout.order(&order);
         }
         if let Some(fault) = fault {
@@ -171,14 +172,14 @@ impl Rig {
         Ok(reached)
     }
 
-    /// Looks at what a rollout says that it holds; starts it anew if it failed.
+    /// Compares what a rollout claims to hold. Starts the rollout anew if it failed.
     fn settle(&mut self, index: usize) -> Result<bool> {
         let (version, rollout) = (self.version, &mut self.rollouts[index]);
         match rollout.updated() {
             Ok(updated) => {
                 ensure!(updated.version == Some(version), "{} holds {updated:?}", rollout.name);
                 let holds = rollout.holds(version);
-                // A group may end after its commit; what it holds then nobody relies on.
+                // A group may end after its commit; what it held then does not matter.
                 if let Ok(holds) = holds {
                     ensure!(holds, "{} says version {version}, its bytes differ", rollout.name);
                     self.report.commits += 1;
@@ -192,7 +193,7 @@ impl Rig {
         Ok(false)
     }
 
-    /// Without faults, everybody gets a version.
+    /// Publishes without faults until every rollout gets a version.
     fn recover(&mut self) -> Result<()> {
         for _ in 0..TRIES {
             if self.step(None)? == self.rollouts.len() {

@@ -11,8 +11,9 @@ use weightcast_fleet::movement::{self, Cost, Hardware};
 
 use super::{model, specs};
 
-/// Ranks of a host, and bytes a second of a NIC, that the data set's bounds assume.
+/// Ranks of a host that the data set's bounds assume.
 const GPUS_PER_HOST: u64 = 8;
+/// Bytes a second of a NIC that the data set's bounds assume.
 const NIC: f64 = 50e9;
 
 #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! What planning costs.
+//! The cost of planning.
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,13 +15,13 @@ pub(super) struct CostRow {
     pub(super) what: String,
     pub(super) tensors: u64,
     pub(super) ranks: u64,
-    /// The whole cluster's plan.
+    /// Seconds for the plan of a whole cluster.
     pub(super) cluster_s: f64,
-    /// Every copy to one rank.
+    /// Seconds for all copies to one rank.
     pub(super) rank_s: f64,
 }
 
-/// A model of a trillion parameters on more and more ranks.
+/// The cost for a model of a trillion parameters on more and more ranks.
 pub(super) fn by_ranks(data: &Path, runs: usize) -> anyhow::Result<Vec<CostRow>> {
     let model = model(data, "kimi-k2")?;
     let mut rows = Vec::new();
@@ -48,7 +48,7 @@ fn stages(layers: u64, stages: u64) -> String {
     format!("pp_layers={}", counts.join("+"))
 }
 
-/// Models of many sizes on 64 ranks.
+/// The cost for models of many sizes on 64 ranks.
 pub(super) fn by_model(data: &Path, runs: usize) -> anyhow::Result<Vec<CostRow>> {
     let dense = ["qwen2.5-0.5b", "qwen3-4b", "llama-3.1-8b", "llama-3.1-70b"];
     let sparse = ["qwen3-30b-a3b", "glm-4.5", "deepseek-v3", "kimi-k2"];
@@ -103,7 +103,7 @@ fn median(runs: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::
 mod tests {
     use super::*;
 
-    /// No stage has two layers more than another, and all have all.
+    /// Stages differ by one layer at most, and together have all layers.
     #[test]
     fn layers_are_spread_evenly_over_stages() {
         for layers in [1, 2, 7, 61, 64] {

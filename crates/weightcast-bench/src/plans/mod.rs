@@ -1,5 +1,5 @@
-//! `weightcast bench plan`: the transfers that published systems report, planned; and what planning
-//! costs against ranks and models.
+//! `weightcast bench plan`: plans the transfers that published systems report, and shows what
+//! planning costs against ranks and models.
 
 mod case;
 mod cost;
@@ -51,13 +51,13 @@ pub(crate) fn run(asked: &PlanOf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The model of a config of the data set.
+/// Reads a model from a config of the data set.
 fn model(data: &Path, name: &str) -> anyhow::Result<ModelSpec> {
     weightcast_cli::read_model(&data.join("configs").join(format!("{name}.json")))
         .with_context(|| format!("model {name}"))
 }
 
-/// The seconds for a whole cluster, drawn.
+/// A bar chart of the seconds for a whole cluster.
 fn chart(what: &str, rows: &[CostRow]) -> String {
     let most = rows.iter().map(|row| row.cluster_s).fold(f64::MIN_POSITIVE, f64::max);
     let mut text = format!("\n```\nseconds for a whole cluster, by {what}\n");

@@ -1,10 +1,11 @@
 //! The specs of a published transfer, from its case in the data set.
 //!
-//! The tests of `weightcast-fleet` read this file too: they and the bench mean the same clusters.
+//! The tests of `weightcast-fleet` include this file too, so that both mean the same clusters.
 
 use serde_json::Value;
 
-/// Megatron where degrees or stages are given, else every rank alike: what the sources leave open.
+/// The trainer's spec: `ddp` where the case gives no stages, Megatron where it gives degrees or
+/// several stages, otherwise `fsdp2`. This fills what the sources leave open.
 pub(crate) fn trainer(case: &Value) -> Option<String> {
     let trainer = &case["trainer"];
     let ranks = trainer["ranks"].as_u64()?;
@@ -27,7 +28,7 @@ pub(crate) fn trainer(case: &Value) -> Option<String> {
     })
 }
 
-/// The engine that a case names, else a whole copy.
+/// The engine's spec; a whole copy if the case names no engine.
 pub(crate) fn engine(case: &Value) -> String {
     let inference = &case["inference"];
     let Some(engine) = case["engine"].as_str() else {
@@ -48,7 +49,7 @@ pub(crate) fn engine(case: &Value) -> String {
     spec
 }
 
-/// The type that a case without an engine names.
+/// The dtype of a case without an engine: BF16 if the case's name says so, otherwise FP32.
 fn dtype(case: &Value) -> &'static str {
     let name = case["case"].as_str().unwrap_or_default();
     if name.contains("bf16") { "bf16" } else { "fp32" }

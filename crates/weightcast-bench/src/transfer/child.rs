@@ -14,7 +14,7 @@ use crate::weights::cases::TransferCase;
 /// All shards of the publisher, each in a process of its own; killed when dropped.
 pub(crate) struct Sources {
     shards: Vec<SourceProcess>,
-    /// The bytes that limits read: in the first process.
+    /// The bytes that limits read; the first process serves them.
     pub(crate) bare: Option<BareExport>,
     version: u64,
 }
@@ -26,7 +26,7 @@ struct SourceProcess {
 }
 
 impl Sources {
-    /// Starts and registers them.
+    /// Starts the source processes and registers their shards.
     pub(crate) fn start(
         server: &str,
         model: &str,
@@ -54,8 +54,8 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Publishes the next version and waits until it is sealed; returns it with the slowest
-    /// shard's times.
+    /// Publishes the next version and waits until it is sealed. Returns the version, and the
+    /// longest time of any shard for each step.
     pub(crate) fn publish(&mut self, fill: bool) -> Result<(u64, Published)> {
         self.version += 1;
         let order = Publish { version: self.version, fill };
@@ -108,7 +108,7 @@ impl SourceProcess {
 }
 
 impl Drop for SourceProcess {
-    /// It holds nothing that anybody needs.
+    /// Kills the process at once: nothing that it holds is still needed.
     fn drop(&mut self) {
         let _already_gone = self.process.kill();
         let _already_gone = self.process.wait();

@@ -1,4 +1,4 @@
-//! The limits that a transfer's time is set beside, measured on as many bytes.
+//! Limits to compare a transfer's time with, measured on as many bytes.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::weights::memory::{KnownMemory, warm};
 pub(crate) enum Limit {
     /// Bare `process_vm_readv` from the source process with this many threads.
     Readv { threads: usize },
-    /// The same, with the column slices of the case as ranges of their own.
+    /// The same, with the column slices of the case as separate ranges.
     ReadvSlices { threads: usize, slices: Slices },
     /// A raw loopback socket pair per stream.
     Sockets { streams: usize },
@@ -24,7 +24,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// What people call it.
+    /// The limit's name in reports.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Readv { threads } => format!("process_vm_readv x{threads}"),
@@ -35,7 +35,7 @@ impl Limit {
     }
 }
 
-/// What the limits need: contiguous memory here and there.
+/// What the limits need: contiguous memory in this process and in the source process.
 pub(crate) struct LimitProbe {
     peer: Result<Peer, String>,
     export: ExportId,
@@ -44,7 +44,7 @@ pub(crate) struct LimitProbe {
 }
 
 impl LimitProbe {
-    /// Takes the target's own memory where that is contiguous.
+    /// Prepares the memory. The target's own memory is used where it is contiguous.
     pub(crate) fn prepare(bare: &BareExport, targets: &[KnownMemory]) -> Result<Self> {
         let bytes = targets.iter().map(KnownMemory::bytes).sum();
         let target = match targets {
@@ -57,12 +57,12 @@ impl LimitProbe {
         Ok(Self { peer, export: ExportId(bare.export), source: warm(bytes)?, target })
     }
 
-    /// Why this process cannot read from the sources directly, if so.
+    /// Why this process can't read directly from the sources, if it can't.
     pub(crate) fn no_direct(&self) -> Option<&str> {
         self.peer.as_ref().err().map(String::as_str)
     }
 
-    /// Moves the bytes once; returns the seconds it took.
+    /// Moves the bytes once. Returns the seconds that this took.
     pub(crate) fn take(&self, limit: Limit) -> Result<f64> {
         match limit {
             Limit::Readv { threads } => self.read(threads, Slices::default()),

@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
     Ok(())
 }
 
-/// Whether all content was right, every way.
+/// Whether all content was right, by every way.
 fn verified(transfers: &[CaseReport]) -> bool {
     let stacks = transfers.iter().flat_map(|t| &t.ways).filter_map(|way| way.stack.as_ref());
     stacks.fold(true, |all, stack| all & stack.content_ok)
@@ -111,7 +111,7 @@ impl TransferOf {
     }
 }
 
-/// Measures one case both ways.
+/// Measures one case by both ways.
 fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseReport> {
     eprint!("{}:", case.name);
     let targets =

@@ -1,4 +1,4 @@
-//! What the measuring process and a source process say to each other: one JSON value a line.
+//! Messages between the measuring process and a source process: one JSON value a line.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub(crate) struct SourceStart {
     pub(crate) bare_bytes: Option<u64>,
 }
 
-/// Each further line: publish this version; revoke the one before.
+/// Each further line: publish this version, and unpublish the one before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Publish {
     pub(crate) version: u64,
@@ -30,18 +30,18 @@ pub(crate) enum SourceReply {
     Ready { bare: Option<BareExport> },
     /// Published and sealed.
     Published(Published),
-    /// Nothing more will come.
+    /// The source process failed, and ends.
     Failed { error: String },
 }
 
-/// Where the bytes are that a limit reads.
+/// Where a limit finds the bytes to read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BareExport {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) export: u64,
 }
 
-/// How long it took.
+/// How long a publication took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Published {
     pub(crate) publish_s: f64,
@@ -50,7 +50,7 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// The longer of either time.
+    /// The longer of both, for each of the two times.
     pub(crate) fn longer(self, other: Self) -> Self {
         Self {
             publish_s: self.publish_s.max(other.publish_s),
@@ -63,7 +63,7 @@ impl Published {
 mod tests {
     use super::*;
 
-    /// The slowest shard may publish first and seal last.
+    /// The slowest shard to publish may not be the slowest to seal.
     #[test]
     fn either_time_is_that_of_the_shard_that_took_longest() {
         let shards = [(1.0, 5.0), (3.0, 2.0), (2.0, 4.0)];

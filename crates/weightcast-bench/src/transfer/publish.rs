@@ -1,4 +1,4 @@
-//! How long `publish` takes for few bytes and for many: it should not matter.
+//! How long `publish` takes for few bytes and for many: the size should not matter.
 
 use anyhow::Result;
 use weightcast::Server;
@@ -8,7 +8,7 @@ use super::report::PublishTime;
 use crate::base::measure::median;
 use crate::weights::cases::TransferCase;
 
-/// Equal for all sizes, so that bytes alone differ.
+/// The same number of tensors for all sizes, so that only bytes differ.
 const TENSORS: u64 = 32;
 const SIZES: [u64; 2] = [1 << 20, 4 << 30];
 const QUICK_SIZES: [u64; 2] = [1 << 20, 64 << 20];

@@ -1,4 +1,4 @@
-//! What was measured. `--json` prints it as it is.
+//! The measured values, as `--json` prints them.
 
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub(crate) struct CaseReport {
     pub(crate) ways: Vec<WayTimes>,
 }
 
-/// One case, one way.
+/// One case by one way.
 #[derive(Debug, Serialize)]
 pub(crate) struct WayTimes {
     /// `direct` or `tcp`.
@@ -42,29 +42,28 @@ pub(crate) struct WayTimes {
     pub(crate) floors: Vec<Floor>,
 }
 
-/// `update`, the call, from start to end: control plane, copies, digests, commit.
+/// A whole `update` call: control plane, copies, digests, commit.
 #[derive(Debug, Serialize)]
 pub(crate) struct StackTimes {
     pub(crate) median_s: f64,
     pub(crate) gb_per_s: f64,
     pub(crate) all_s: Vec<f64>,
-    /// Of the median update, what the read took.
+    /// Median time of the read alone.
     pub(crate) read_median_s: f64,
-    /// The first update: connects, plans.
+    /// The first update, which also connects and plans.
     pub(crate) first_s: f64,
-    /// Median time that the publisher took to digest its memory, before.
+    /// Median time of the publisher to digest its memory before the update.
     pub(crate) seal_median_s: f64,
-    /// CPU seconds of one update: sources, target and server together.
+    /// Mean CPU seconds of one update: sources, target and server together.
     pub(crate) cpu_s: f64,
-    /// Peak memory of the target's process above what it had with its buffers; `None` if the
-    /// kernel does not tell.
+    /// Largest growth of this process's memory in one update; `None` if the kernel does not tell.
     pub(crate) extra_bytes: Option<u64>,
     pub(crate) verified_bytes: u64,
-    /// Whether a look at every byte found what was published.
+    /// Whether every byte, compared after each update, was what was published.
     pub(crate) content_ok: bool,
 }
 
-/// A limit, and what share of it the stack reached.
+/// A limit, and the share of it that the stack reached.
 #[derive(Debug, Serialize)]
 pub(crate) struct LimitTimes {
     pub(crate) limit: String,
@@ -74,12 +73,13 @@ pub(crate) struct LimitTimes {
     pub(crate) cpu_s: f64,
     /// Ratio of the medians: the stack's speed over the limit's.
     pub(crate) ratio: f64,
-    /// Smallest and largest ratio of a run's neighbours.
+    /// Smallest ratio within one turn.
     pub(crate) ratio_min: f64,
+    /// Largest ratio within one turn.
     pub(crate) ratio_max: f64,
 }
 
-/// Something promised, and whether it was kept.
+/// A promise, and whether it was kept.
 #[derive(Debug, Serialize)]
 pub(crate) struct Floor {
     pub(crate) what: String,
@@ -95,7 +95,7 @@ pub(crate) struct PublishTime {
     pub(crate) tensors: usize,
     pub(crate) median_s: f64,
     pub(crate) all_s: Vec<f64>,
-    /// Digesting, in the background of the caller.
+    /// Median time to digest, in the background.
     pub(crate) seal_median_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! A source process: one shard of the publisher, told by its standard input what to do.
+//! A source process: one shard of the publisher, which takes orders on its standard input.
 
 use std::io::{self, BufRead, StdinLock};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::orders::{BareExport, Publish, Published, SourceReply, SourceStart};
 use crate::base::measure::timed;
 use crate::weights::memory::{KnownMemory, warm};
 
-/// Every call of a benchmark is answered sooner, or the benchmark has failed.
+/// Deadline of every call; a benchmark with a slower call has failed.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// Generation of the export that a limit reads.
@@ -69,7 +69,7 @@ fn publish(handle: &ShardHandle, memory: &KnownMemory, order: &Publish) -> Resul
     Ok(Published { publish_s, seal_s })
 }
 
-/// Serves contiguous bytes outside of the protocol: the shard's own where they are contiguous.
+/// Serves contiguous bytes outside of the protocol: the shard's own memory where it is contiguous.
 fn expose(memory: &KnownMemory, bytes: u64) -> Result<(DataServer, BareExport)> {
     let server = DataServer::bind("127.0.0.1:0".parse()?, Auth::default())?;
     let region = contiguous(&memory.regions, bytes)?;
@@ -78,7 +78,7 @@ fn expose(memory: &KnownMemory, bytes: u64) -> Result<(DataServer, BareExport)> 
     Ok((server, BareExport { address, export }))
 }
 
-/// One region of this many bytes: the one that is there, or a new one.
+/// One region of this many bytes: the existing one if it fits, otherwise a new one.
 pub(crate) fn contiguous(regions: &[Region], bytes: u64) -> Result<Region> {
     match regions {
         [one] if one.len() as u64 == bytes => Ok(one.clone()),

@@ -20,7 +20,7 @@ pub(crate) struct TargetReplica<'a> {
 pub(crate) struct Update {
     /// From the call until every shard has its answer.
     pub(crate) seconds: f64,
-    /// Of those, from the assignment of a source until all bytes are there: the slowest shard's.
+    /// The slowest shard's time from the assignment of a source until all bytes have arrived.
     pub(crate) read_s: f64,
     pub(crate) bytes: u64,
     /// Bytes covered by digests that were compared with the publisher's.
@@ -28,7 +28,7 @@ pub(crate) struct Update {
 }
 
 impl<'a> TargetReplica<'a> {
-    /// Opens and registers; bytes will come this way and no other.
+    /// Opens and registers all shards. They read by this way only.
     pub(crate) fn open(
         server: &str,
         model: &str,
@@ -53,7 +53,7 @@ impl<'a> TargetReplica<'a> {
         Ok(TargetReplica { shards: shards.into_iter().collect::<Result<_>>()? })
     }
 
-    /// Goes over to the newest version, which must be this one, from the trainer.
+    /// Updates to the newest version, which must be `version`, from the trainer.
     pub(crate) fn update(&self, version: u64) -> Result<Update> {
         let (updates, seconds) = timed(|| {
             together(&self.shards, |(handle, _)| handle.update(Selector::Latest, false, SOON))
@@ -72,7 +72,7 @@ impl<'a> TargetReplica<'a> {
         })
     }
 
-    /// Whether the memory holds what was published, byte by byte.
+    /// Whether every byte of the memory is the version's.
     pub(crate) fn holds(&self, version: u64) -> bool {
         self.shards.iter().all(|(_, memory)| memory.holds(version))
     }
@@ -83,7 +83,8 @@ impl<'a> TargetReplica<'a> {
     }
 }
 
-/// One thread each, since shards of a group call together; the only one on this thread.
+/// Makes one call for each item at the same time, since the shards of a group call together. The
+/// last call runs on this thread.
 fn together<I: Send, T: Send>(
     items: impl IntoIterator<Item = I>,
     call: impl Fn(I) -> T + Sync,

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use std::fmt::Write;
 
@@ -125,7 +125,7 @@ fn floor_row(text: &mut String, way: &str, floor: &Floor) {
     };
 }
 
-/// In the unit that suits.
+/// A time in milliseconds or seconds, whichever suits.
 fn seconds(seconds: f64) -> String {
     match seconds {
         s if s < 0.1 => format!("{:.2} ms", s * 1e3),

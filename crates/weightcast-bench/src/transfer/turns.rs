@@ -1,4 +1,5 @@
-//! One case, one way: limits and full stack by turns, so that a drift of the machine meets both.
+//! One case by one way: limits and the full stack take turns, so that a drift of the machine
+//! strikes both.
 
 use anyhow::Result;
 use weightcast::transport::Way;
@@ -12,7 +13,7 @@ use crate::base::measure::{MemoryPeak, median};
 use crate::weights::cases::{Floors, TransferCase};
 use crate::weights::memory::KnownMemory;
 
-/// What one turn needs.
+/// What the turns of a case need.
 pub(crate) struct CaseTurns<'a> {
     pub(crate) server: &'a str,
     pub(crate) model: &'a str,
@@ -22,7 +23,7 @@ pub(crate) struct CaseTurns<'a> {
     pub(crate) runs: usize,
 }
 
-/// The stack's runs.
+/// The results of the stack's updates.
 #[derive(Default)]
 struct Runs {
     seconds: Vec<f64>,
@@ -35,7 +36,7 @@ struct Runs {
 }
 
 impl CaseTurns<'_> {
-    /// Measures a way, if there is one.
+    /// Measures a way, if it is possible here.
     pub(crate) fn measure(&self, way: Way, sources: &mut Sources) -> Result<WayTimes> {
         let name = if way == Way::Direct { "direct" } else { "tcp" };
         if let (Way::Direct, Some(why)) = (way, self.limits.no_direct()) {
@@ -45,15 +46,16 @@ impl CaseTurns<'_> {
         }
         let target = TargetReplica::open(self.server, self.model, self.targets, way)?;
         let mut runs = Runs { content_ok: true, ..Runs::default() };
-        // The first one connects and plans; it is told apart.
+        // The first update connects and plans, so it is reported separately.
         self.update(&target, sources, &mut runs)?;
         let first_s = runs.seconds[0];
         runs = Runs { content_ok: runs.content_ok, ..Runs::default() };
         let names = limits_of(way, self.targets.len(), self.case.slices());
         let mut limits = vec![(Vec::new(), 0.0); names.len()];
         for _ in 0..self.runs {
-            // Before the content changes: what a limit leaves in the target cannot pass for it. The
-            // limit that counts comes last, next to the update.
+            // Limits run before new content is published: bytes that a limit leaves in the target
+            // can't pass for the new content. The order is reversed, so that the limit that counts
+            // runs last, next to the update.
             for (limit, (seconds, cpu_s)) in names.iter().zip(&mut limits).rev() {
                 let cpu = sources.cpu_seconds()?;
                 seconds.push(self.limits.take(*limit)?);
@@ -80,7 +82,7 @@ impl CaseTurns<'_> {
         self.targets.iter().map(KnownMemory::bytes).sum()
     }
 
-    /// Publishes new content, updates to it, looks at every byte.
+    /// Publishes new content, updates to it, and compares every byte.
     fn update(
         &self,
         target: &TargetReplica<'_>,
@@ -103,10 +105,10 @@ impl CaseTurns<'_> {
     }
 }
 
-/// What was promised of a way beside what it came to.
+/// The promises of a way, beside what was reached.
 fn floors(of: &Floors, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Floor> {
     let share = if way == Way::Direct { of.direct } else { of.tcp };
-    // The limit that counts is the first.
+    // The first limit is the one that counts.
     let share = share
         .zip(limits.first())
         .map(|(wanted, limit)| Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio));
@@ -114,7 +116,7 @@ fn floors(of: &Floors, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Flo
     share.into_iter().chain(time).collect()
 }
 
-/// The limits of a way; the first is the one that it is held to.
+/// The limits of a way. The promise is about the first one.
 fn limits_of(way: Way, target_shards: usize, slices: Option<Slices>) -> Vec<Limit> {
     let memcpy = Limit::Memcpy { threads: 2 };
     match way {
@@ -129,7 +131,7 @@ fn limits_of(way: Way, target_shards: usize, slices: Option<Slices>) -> Vec<Limi
 }
 
 impl Runs {
-    /// A run whose content was wrong is not made good by later ones.
+    /// Adds a run. A run with wrong content is not made good by later ones.
     fn looked_at(&mut self, verified: u64, right: bool) {
         self.verified = verified;
         self.content_ok &= right;
@@ -199,7 +201,8 @@ mod tests {
         }
     }
 
-    /// Sums are divided by the updates; the first update is told apart.
+    /// CPU seconds are a mean over the updates, times are medians. The first update is reported
+    /// separately.
     #[test]
     fn runs_are_told_as_medians_and_means() {
         let runs = Runs {

@@ -50,9 +50,9 @@ enum CaseModel {
 /// How the reader's layout differs from the publisher's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 enum LayoutPair {
-    /// Not at all, one shard each.
+    /// Equal layouts, one shard each.
     Equal,
-    /// 2 shards by rows, 2 tensor-parallel ones.
+    /// From 2 shards by rows into 2 tensor-parallel shards.
     Resharded,
     /// One shard each, projections fused.
     Fused,
@@ -60,7 +60,7 @@ enum LayoutPair {
     Sliced,
 }
 
-/// One transfer. Every process computes the same layouts from it.
+/// One transfer. Every process computes the same layouts from this value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TransferCase {
     pub(crate) name: String,
@@ -70,14 +70,14 @@ pub(crate) struct TransferCase {
     pub(crate) floors: Floors,
 }
 
-/// What the full stack should reach, as far as anything is promised.
+/// What is promised of the full stack; `None` where nothing is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Floors {
-    /// Same host, of bare `process_vm_readv` with two threads.
+    /// Direct reads: share of the speed of bare `process_vm_readv` with two threads.
     pub(crate) direct: Option<f64>,
-    /// TCP, of a raw socket pair with as many streams.
+    /// TCP: share of the speed of raw socket pairs with as many streams.
     pub(crate) tcp: Option<f64>,
-    /// Seconds of an update, either way.
+    /// Most seconds of an update, by either way.
     pub(crate) seconds: Option<f64>,
 }
 
@@ -89,7 +89,7 @@ const ACROSS: Floors = Floors { direct: Some(0.6), tcp: Some(0.9), seconds: None
 const TINY: Floors = Floors { direct: None, tcp: None, seconds: Some(0.015) };
 
 impl TransferCase {
-    /// The transfers that a name stands for; `sizes` in MiB are those of the sweep.
+    /// The transfers of a name; `sizes` are the sweep's, in MiB.
     pub(crate) fn of(name: CaseName, quick: bool, sizes: &[u64]) -> Vec<TransferCase> {
         let qwen = CaseModel::Qwen(if quick { Qwen::QUICK } else { Qwen::FULL });
         match name {
@@ -122,7 +122,7 @@ impl TransferCase {
         }
     }
 
-    /// Equal tensors of `bytes` in all, without a promise.
+    /// Equal tensors of `bytes` bytes in all, without a promise.
     pub(crate) fn even(tensors: u64, bytes: u64) -> TransferCase {
         let name = format!("{}MiB", bytes / MIB);
         let model = CaseModel::Even { tensors, bytes: bytes / tensors };
@@ -145,8 +145,8 @@ impl TransferCase {
         self.tensors().len()
     }
 
-    /// The columns that a reader of one shard takes. Most of these bytes are of the down projections; the rows of the
-    /// attention's output are few beside them.
+    /// The column slices that a sliced reader takes, if the case is sliced. Only the down
+    /// projections count: the rows of the attention's output are few beside them.
     pub(crate) fn slices(&self) -> Option<Slices> {
         let (CaseModel::Qwen(qwen), LayoutPair::Sliced) = (self.model, self.layouts) else {
             return None;
@@ -204,7 +204,8 @@ mod tests {
             let case = TransferCase::of(name, true, &[]).swap_remove(0);
             case.targets().unwrap()[0].buffers().len()
         };
-        // Three projections are one, and two; so are the three biases: five fewer in each layer.
+        // Fusing makes one buffer of three projections, one of two, and one of three biases: five
+        // fewer a layer.
         assert_eq!(buffers(CaseName::Qwen) - buffers(CaseName::QwenFuse), 2 * 5);
         let sliced = TransferCase::of(CaseName::QwenSlice, false, &[]).swap_remove(0);
         let slices = sliced.slices().unwrap();
@@ -226,7 +227,7 @@ mod tests {
         let whole = TransferCase::of(CaseName::Qwen, true, &[])[0].sources().unwrap()[0].bytes();
         let published: u64 = case.sources().unwrap().iter().map(Layout::bytes).sum();
         assert_eq!(published, whole);
-        // Norms and the bias-free rest: replicated ones are held twice.
+        // Both ranks hold the five norms.
         let held: u64 = case.targets().unwrap().iter().map(Layout::bytes).sum();
         assert_eq!(held, whole + 5 * 896 * 2);
     }

@@ -18,7 +18,8 @@ pub(crate) fn even(tensors: u64, bytes: u64) -> Vec<(String, Vec<u64>)> {
     (0..tensors).map(|i| (format!("tensors.{i}.weight"), shape.clone())).collect()
 }
 
-/// Chunk `index` of `of` of every tensor's rows: what an FSDP rank holds, and of 1 the whole.
+/// Chunk `index` of `of` of every tensor's rows, as an FSDP rank holds it. Chunk 0 of 1 is the
+/// whole.
 pub(crate) fn rows(tensors: &[(String, Vec<u64>)], index: u64, of: u64) -> Result<Layout> {
     let mut builder = LayoutBuilder::new();
     for (name, shape) in tensors {
@@ -27,8 +28,8 @@ pub(crate) fn rows(tensors: &[(String, Vec<u64>)], index: u64, of: u64) -> Resul
     Ok(builder.build()?)
 }
 
-/// What some tensor-parallel ranks of an inference engine hold: fused projections by rows, output
-/// projections by columns, norms whole and once.
+/// What some tensor-parallel ranks of an inference engine hold, in one layout: fused projections by
+/// rows, output projections by columns, norms whole and once.
 pub(crate) fn tensor_parallel(qwen: &Qwen, ranks: Range<u64>, of: u64) -> Result<Layout> {
     let mut builder = LayoutBuilder::new();
     let mut hold = |name: &str, parts: &[(&str, &[u64], Option<usize>)]| {
@@ -64,7 +65,7 @@ pub(crate) fn tensor_parallel(qwen: &Qwen, ranks: Range<u64>, of: u64) -> Result
     Ok(builder.build()?)
 }
 
-/// A buffer that is its parts below each other, each cut along its dimension, or whole.
+/// Adds a buffer with its parts below each other. Each part is cut along its dimension, or whole.
 fn add<N: AsRef<str>, S: AsRef<[u64]>>(
     builder: &mut LayoutBuilder,
     buffer: &str,

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use weightcast::plan::{Layout, Run, cells, runs};
 use weightcast::transport::Region;
 
-/// Content comes in words; all slices here begin and end at one.
+/// Content is written in words. All slices here begin and end at a word.
 const WORD: u64 = 8;
 /// Bytes of content that are made or compared at a time.
 const BLOCK: u64 = 256 << 10;
@@ -18,12 +18,12 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) struct KnownMemory {
     pub(crate) layout: Layout,
     pub(crate) regions: Vec<Region>,
-    /// Rows of bytes, each with the name of its tensor as a number.
+    /// Runs of bytes, each with the hash of its tensor's name.
     rows: Vec<(Run, u64)>,
 }
 
 impl KnownMemory {
-    /// Allocates and touches every page.
+    /// Allocates memory and touches every page.
     pub(crate) fn allocate(layout: Layout) -> Result<Self> {
         let regions = layout.buffers().iter().map(|bytes| warm(*bytes));
         let regions = regions.collect::<Result<Vec<_>>>()?;
@@ -60,8 +60,8 @@ impl KnownMemory {
         })
     }
 
-    /// Calls `with(region, offset, position, scratch, name)` for all bytes on two threads; true if
-    /// all calls were.
+    /// Calls `with(region, offset, position, scratch, name)` for all blocks on two threads. True if
+    /// all calls return true.
     fn each_block(
         &self,
         with: impl Fn(&Region, usize, u64, &mut [u8], u64) -> bool + Sync,
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::weights::cases::{CaseName, TransferCase};
 
-    /// No block is empty or longer than a block, and together they are the rows, byte by byte.
+    /// Blocks are never empty or longer than `BLOCK`, and together they are the rows, byte by byte.
     #[test]
     fn rows_are_cut_into_blocks_without_a_gap() {
         for row_bytes in [1, 8, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 8] {
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Where a reading begins changes nothing of what is there.
+    /// The content at a place is the same wherever a read begins.
     #[test]
     fn content_is_of_a_place() {
         let mut whole = [0; 64];

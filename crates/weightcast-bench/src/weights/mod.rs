@@ -1,4 +1,4 @@
-//! What is moved: the tensors of a case, their layouts, and memory whose every byte is known.
+//! The tensors of a case, their layouts, and memory whose every byte is known.
 
 pub(crate) mod cases;
 pub(crate) mod layouts;

@@ -22,10 +22,11 @@ pub(crate) struct Qwen {
 impl Qwen {
     /// The real model.
     pub(crate) const FULL: Qwen = Qwen { layers: 24, vocabulary: 151_936 };
-    /// Two of its layers.
+    /// The same with two layers and a small vocabulary.
     pub(crate) const QUICK: Qwen = Qwen { layers: 2, vocabulary: 8_192 };
 
-    /// Names and shapes. The output projection is tied to the embedding: it has no name of its own.
+    /// Names and shapes of all tensors. The output projection is tied to the embedding, so it has
+    /// no tensor.
     pub(crate) fn tensors(&self) -> Vec<(String, Vec<u64>)> {
         let mut tensors = vec![
             ("model.embed_tokens.weight".to_owned(), vec![self.vocabulary, HIDDEN]),
@@ -46,7 +47,7 @@ impl Qwen {
     }
 }
 
-/// What a layer's names begin with.
+/// The common prefix of a layer's names.
 pub(crate) fn prefix(layer: u64) -> String {
     format!("model.layers.{layer}.")
 }

@@ -1,4 +1,5 @@
-//! Clocks that start anywhere and run a little fast or slow (F32). None is ever compared.
+//! Clocks that start anywhere and run a little fast or slow (F32). Clocks of two processes are
+//! never compared.
 
 use weightcast_protocol::{Span, Time};
 
@@ -6,9 +7,9 @@ use weightcast_protocol::{Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DriftingClock {
     offset: u64,
-    /// How long it has stood still, on the world's clock.
+    /// How long the clock has stood still, on the world's clock.
     behind: u64,
-    /// Of the world's rate, in thousandths.
+    /// The clock's rate, in thousandths of the world's.
     rate: u64,
 }
 
@@ -17,17 +18,17 @@ impl DriftingClock {
         Self { offset, behind: 0, rate }
     }
 
-    /// It stood still for so long.
+    /// The clock stood still for this long.
     pub(crate) fn stand_still(&mut self, span: Span) {
         self.behind += span.0;
     }
 
-    /// What it shows at a moment of the world.
+    /// What the clock shows at a moment of the world.
     pub(crate) fn local(&self, world: Time) -> Time {
         Time(self.offset + world.0.saturating_sub(self.behind) / 1000 * self.rate)
     }
 
-    /// The first moment of the world at which it shows at least this.
+    /// The first moment of the world at which the clock shows at least this.
     pub(crate) fn world(&self, local: Time) -> Time {
         Time(local.0.saturating_sub(self.offset).div_ceil(self.rate) * 1000 + self.behind)
     }

@@ -16,7 +16,7 @@ impl Rng {
         scramble(self.0)
     }
 
-    /// From 0 to `bound`, excluded; 0 if `bound` is.
+    /// From 0 to `bound`, excluded; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }

@@ -1,4 +1,5 @@
-//! How much a server remembers, without asking it: the length of all that `{:?}` says of it.
+//! How much a server remembers: the length of its whole `{:?}` text. The server's own counts are
+//! not asked.
 
 use std::fmt::{self, Debug, Write};
 
@@ -12,7 +13,7 @@ impl Write for Count {
     }
 }
 
-/// In bytes of text.
+/// The length of a value's `{:?}` text, in bytes.
 pub(crate) fn weight(of: &impl Debug) -> usize {
     let mut count = Count(0);
     write!(count, "{of:?}").expect("counting does not fail");

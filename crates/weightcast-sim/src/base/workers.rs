@@ -1,4 +1,4 @@
-//! Worlds side by side: each is played by one thread, which takes the next seed when it is done.
+//! Worlds in parallel: each thread plays one world, and then takes the next seed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -8,8 +8,8 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// Calls `play` with every seed, each thread with a `T` of its own, and returns those. A seed for
-/// which `play` returns false is the last that matters: higher ones may be left out.
+/// Calls `play` with every seed. Each thread has a `T` of its own; returns them all. A seed for
+/// which `play` returns false is the last that matters: higher seeds may be left out.
 pub(crate) fn for_each<T: Default + Send>(
     seeds: Range<u64>,
     threads: usize,

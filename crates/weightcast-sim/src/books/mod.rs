@@ -1,4 +1,4 @@
-//! What the servers' books say: read for the checkers, with nothing of the server's own code.
+//! What the servers' books say, computed for the checkers without the server's own code.
 
 pub(crate) mod retained;
 #[cfg(test)]

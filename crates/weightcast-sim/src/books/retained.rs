@@ -1,5 +1,5 @@
-//! What the checkers of retention see in the books: which versions are retained, and who holds a
-//! copy that counts. Computed anew from what anybody sees, not with the server's own code.
+//! What the checkers of retention see in the books: which versions are retained, and which copies
+//! count. Computed anew from snapshots, without the server's own code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,21 @@ use weightcast_protocol::message::Role;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::{Incarnation, Version};
 
-/// Copies of which these shards have shown the digests, and have not read the bytes.
+/// Copies of which these shards have shown the digests without having read the bytes.
 pub(crate) type EmptyCopies = BTreeMap<(Incarnation, Version), BTreeSet<u32>>;
 
-/// Whether all shards are there, none of them on a spot instance.
+/// Whether all shards of a replica are there, and none runs on a spot instance.
 pub(crate) fn whole_and_lasting(replica: &ReplicaSnapshot) -> bool {
     replica.shards.len() == replica.num_shards as usize
         && replica.shards.iter().all(|shard| !shard.location.spot)
 }
 
-/// Versions of which somebody holds a committed copy, not draining and not on a spot instance.
+/// Versions with a copy that counts: sealed, not draining, whole, not on a spot instance, no seed.
 pub(crate) fn countable(model: &ModelSnapshot) -> BTreeSet<Version> {
     countable_but(model, &EmptyCopies::new())
 }
 
-/// The same, without copies that are not there.
+/// The same, without copies that do not exist.
 pub(crate) fn countable_but(model: &ModelSnapshot, empty: &EmptyCopies) -> BTreeSet<Version> {
     let there = |replica: &ReplicaSnapshot| {
         replica.version.is_some_and(|version| !empty.contains_key(&(replica.incarnation, version)))
@@ -35,16 +35,16 @@ pub(crate) fn countable_but(model: &ModelSnapshot, empty: &EmptyCopies) -> BTree
     model.replicas.iter().filter(counts).filter_map(|replica| replica.version).collect()
 }
 
-/// Whether a version is to survive for certain: fewer newer ones than are retained have a copy that
-/// counts, or one that did until it was given up, perhaps in this event: the order within is not
-/// seen.
+/// Whether a version must survive: fewer than `retain` newer versions have a copy that counts. A
+/// copy that is being given up still counts here: it may have counted until this event, and the
+/// order within an event is not seen.
 pub(crate) fn retained(model: &ModelSnapshot, version: Version) -> bool {
     retained_beside(model, version, &BTreeSet::new())
 }
 
-/// The same, where copies of `lost` counted until this event. A server that wakes after its clients'
-/// leases loses many groups in one event, and what it decided between the first and the last of them
-/// was right then (seeds 30574, 42250).
+/// The same, but copies of `lost` count too: they counted until this event. A server that wakes
+/// after its clients' leases loses many groups in one event, and a decision between the first loss
+/// and the last was right when it was made (seeds 30574, 42250).
 pub(crate) fn retained_beside(
     model: &ModelSnapshot,
     version: Version,
@@ -64,7 +64,8 @@ pub(crate) fn is_offload(replica: &ReplicaSnapshot) -> bool {
     matches!(replica.role, Role::Offload(_))
 }
 
-/// A seed goes whatever is retained, so it is no copy that counts.
+/// Whether a replica is a seed. A seed goes whatever versions are retained, so it is no copy that
+/// counts.
 pub(crate) fn is_seed(replica: &ReplicaSnapshot) -> bool {
     matches!(replica.role, Role::Seed(_))
 }
@@ -74,8 +75,8 @@ pub(crate) fn same_life(model: &ModelSnapshot, life: Incarnation) -> Option<&Rep
     model.replicas.iter().find(|replica| replica.incarnation == life)
 }
 
-/// Versions of which a copy that counted was lost in this event, since its group broke. The order
-/// within an event is not seen: who gave another copy up before that did nothing wrong.
+/// Versions that lost a copy that counted, because its group broke in this event. The order within
+/// an event is not seen: a group that gave another copy up before the loss did nothing wrong.
 pub(crate) fn lost_with_its_group(
     before: &ModelSnapshot,
     after: &ModelSnapshot,

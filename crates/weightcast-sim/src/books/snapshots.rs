@@ -11,14 +11,14 @@ use weightcast_protocol::{Epoch, Incarnation, OpSeq, Revision, Span, Term, Versi
 
 const TERM: Term = Term(7);
 
-/// What is read, and held.
+/// The version that is read and held.
 pub(crate) const VERSION: Version = Version { epoch: Epoch(0), number: 1 };
 
 fn group(number: u64) -> Incarnation {
     Incarnation { term: TERM, number }
 }
 
-/// An empty rollout with a name of its own, which nobody knows the place of.
+/// An empty rollout without shards, so without a datacentre.
 pub(crate) fn replica(number: u64) -> ReplicaSnapshot {
     ReplicaSnapshot {
         name: format!("replica-{number}"),
@@ -34,7 +34,7 @@ pub(crate) fn replica(number: u64) -> ReplicaSnapshot {
     }
 }
 
-/// The replica, in a datacentre.
+/// The replica with one shard, in this datacentre.
 pub(crate) fn at(mut replica: ReplicaSnapshot, datacentre: &str) -> ReplicaSnapshot {
     replica.shards.push(ShardSnapshot {
         shard: 0,
@@ -48,7 +48,7 @@ pub(crate) fn at(mut replica: ReplicaSnapshot, datacentre: &str) -> ReplicaSnaps
     replica
 }
 
-/// The replica, whose shards have called `update`.
+/// The replica, after all its shards have called `update`.
 pub(crate) fn updates(mut replica: ReplicaSnapshot) -> ReplicaSnapshot {
     replica.pending = Some(PendingCall {
         seq: OpSeq(1),

@@ -14,10 +14,10 @@ use crate::settings::options::WorldOptions;
 use crate::sights::coverage::{Coverage, Point};
 use crate::{run, world::World};
 
-/// Each so many seeds one is played twice, and must come out the same.
+/// One seed in this many is played twice, and both reports must be equal.
 const REPEAT_EVERY: u64 = 50;
 
-/// What came of a campaign. The same seeds give the same, on any number of threads.
+/// The result of a campaign. It depends on the seeds alone, not on the number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CampaignSummary {
     /// Worlds played.
@@ -38,12 +38,12 @@ pub struct CampaignSummary {
     pub fingerprints: BTreeMap<u64, u64>,
     /// Seeds played twice.
     pub repeated: u64,
-    /// Those that came out different.
+    /// Seeds whose second report differed.
     pub unrepeatable: Vec<u64>,
 }
 
 impl CampaignSummary {
-    /// What was reached, of what must be.
+    /// The coverage that was reached, of what must be reached.
     pub fn coverage(&self) -> Coverage {
         Coverage::of(&self.points, &self.faults, &self.calls)
     }
@@ -79,7 +79,7 @@ impl CampaignSummary {
     }
 }
 
-/// Plays a world for each seed, as harsh as is said; `played` is told after each.
+/// Plays a world for each seed, with this harshness, and calls `played` after each.
 pub fn campaign(
     seeds: Range<u64>,
     harshness: Harshness,
@@ -106,16 +106,16 @@ pub fn campaign(
     whole
 }
 
-/// A violation that was looked for.
+/// A violation that was hunted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catch {
-    /// In which world.
+    /// The world's seed.
     pub seed: u64,
-    /// By which checker, and when.
+    /// The violation.
     pub violation: InvariantViolation,
 }
 
-/// Plays worlds until one has a violation that is wanted: the lowest such seed.
+/// Plays worlds until one has a wanted violation. Returns the lowest such seed.
 pub fn hunt(
     seeds: Range<u64>,
     options: impl Fn(u64) -> WorldOptions + Sync,
@@ -124,7 +124,7 @@ pub fn hunt(
     let parts = for_each(seeds, cores(), |caught: &mut Option<Catch>, seed| {
         let report = World::new(seed, options(seed)).play_until(&wanted);
         if let Some(violation) = report.violations.into_iter().find(&wanted) {
-            // Threads take seeds in order: the first that one finds is the lowest it finds.
+            // A thread takes its seeds in ascending order, so its first catch is its lowest.
             caught.get_or_insert(Catch { seed, violation });
         }
         caught.is_none()

@@ -1,19 +1,20 @@
-//! Worlds whose course is written down: what server and sessions say in them, message for message, is to stay as it
-//! is. A fingerprint that changes says that behaviour has changed, not that it is wrong: it is the net below a
-//! rebuilding that is meant to change nothing, where an invariant holds before and after and an answer is another one.
+//! Pinned courses: worlds whose fingerprint is written down. In these worlds server and sessions
+//! must say the same as before, message for message. A changed fingerprint means that behaviour has
+//! changed, not that it is wrong. Pinned courses guard refactorings that are meant to change
+//! nothing: an invariant may still hold when an answer has changed.
 
 use crate::base::workers::{cores, for_each};
 use crate::run;
 use crate::settings::harshness::Harshness;
 
-/// A world and what came of it when it was written down.
+/// A world and its fingerprint when it was written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pinned {
-    /// Its seed.
+    /// The world's seed.
     pub seed: u64,
-    /// Whether it is a harsh one (`weightcast replay SEED --harsh`).
+    /// Whether the world is harsh (`weightcast replay SEED --harsh`).
     pub harsh: bool,
-    /// [`Report::fingerprint`](crate::Report::fingerprint) of it.
+    /// The world's [`Report::fingerprint`](crate::Report::fingerprint).
     pub fingerprint: u64,
 }
 
@@ -21,7 +22,7 @@ impl Pinned {
     const USUAL: std::ops::Range<u64> = 0..150;
     const HARSH: std::ops::Range<u64> = 10_000..10_050;
 
-    /// Those that are written down, a line each.
+    /// The pinned worlds that are written down, one a line.
     pub fn recorded() -> Vec<Self> {
         let lines = include_str!("../../pinned.txt").lines().filter(|line| !line.starts_with('#'));
         lines
@@ -29,13 +30,13 @@ impl Pinned {
             .collect()
     }
 
-    /// All of them as they are now.
+    /// All pinned worlds with the fingerprints that they have now.
     pub fn now() -> Vec<Self> {
         let usual = Self::played(Self::USUAL, false);
         usual.into_iter().chain(Self::played(Self::HARSH, true)).collect()
     }
 
-    /// The same world as it is now.
+    /// The same world with the fingerprint that it has now.
     pub fn again(&self) -> Self {
         let options = Harshness { drawn: self.harsh, ..Harshness::default() }.options(self.seed);
         Self { fingerprint: run(self.seed, &options).fingerprint, ..*self }

@@ -1,4 +1,4 @@
-//! A1: a version of which there is a copy that counts can be had.
+//! A1: a version that has a copy that counts can be had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,12 +13,12 @@ use crate::books::retained::{countable, is_seed, same_life};
 #[derive(Default)]
 pub(super) struct Resolvable {
     before: Option<Rc<Snapshot>>,
-    /// Groups that were told, in this event, that there is nothing of what a call asked for.
+    /// Groups that were told in this event that no version matches their call's selector.
     refused: BTreeMap<Incarnation, (OpSeq, Selector)>,
     /// The last call of each group.
     calls: BTreeMap<Incarnation, OpSeq>,
-    /// The call that begins in this event. Whoever makes one again, or later than its siblings, is
-    /// told what was decided then (G1).
+    /// The call that its first shard made in this event. A call that is made again, or by a later
+    /// shard, is answered as was decided then (G1).
     begins: Option<(Incarnation, OpSeq)>,
 }
 
@@ -46,7 +46,8 @@ impl Resolvable {
                 return Some(format!("version {version} is held, but not listed"));
             }
             let old = before.as_ref().and_then(|before| before.models.get(name))?;
-            // Before and after the event: within it, the order is not seen.
+            // A version counts only if it is held both before and after the event: the order within
+            // the event is not seen.
             let before = countable(old);
             let held: BTreeSet<Version> = held.intersection(&before).copied().collect();
             let wrong = refused.iter().find(|(group, (seq, selector))| {
@@ -64,14 +65,15 @@ impl Resolvable {
     }
 }
 
-/// The version that a call has waited for which ended in this event.
+/// The version that a call waited for, if the call ended in this event.
 fn waited_for(old: &ModelSnapshot, group: Incarnation, seq: OpSeq) -> Option<Version> {
     let pending = same_life(old, group)?.pending.as_ref();
     pending.filter(|pending| pending.seq == seq)?.wants
 }
 
-/// The version that a call meant which was answered at once: what its selector picks before and after.
-/// To a seed a number means a version of one run, so what it picks is not known.
+/// The version that a call meant that was answered at once: its selector picks the same version
+/// before and after the event. None for a seed: its number means a version of one run, so the pick
+/// is not known.
 fn picked(
     old: &ModelSnapshot,
     new: &ModelSnapshot,

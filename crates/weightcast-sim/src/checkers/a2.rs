@@ -1,5 +1,5 @@
-//! A2: the last copy of a retained version is not given up before another one counts, or its loss
-//! is on record. A copy of which a shard has only said that it read it is none.
+//! A2: the last copy of a retained version is not given up before another copy counts, or the loss
+//! is on record. A copy does not count if a shard claims to have read it and has not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,9 +16,9 @@ use crate::books::retained::{
 #[derive(Default)]
 pub(super) struct LastCopy {
     before: Option<(Time, Rc<Snapshot>)>,
-    /// Copies that are not there: all sums were shown, and these shards have not read the bytes.
+    /// Copies that do not exist: their sums were shown, but these shards have not read the bytes.
     empty: EmptyCopies,
-    /// Copies that have counted, by group.
+    /// The version of each group's copy that has counted, kept while the copy is being given up.
     counted: BTreeMap<Incarnation, Version>,
 }
 
@@ -33,7 +33,7 @@ impl Checker for LastCopy {
                 let group = who.incarnation.map(|group| (group, *version));
                 group.map(|copy| self.empty.entry(copy).or_default().insert(who.shard));
             }
-            // Its memory holds what it has read now.
+            // The shard has read the bytes now, so its copy exists.
             Fact::ReadEnded { who, failure: None } => self.empty.retain(|(group, _), shards| {
                 who.incarnation != Some(*group) || !shards.remove(&who.shard) || !shards.is_empty()
             }),
@@ -69,16 +69,16 @@ impl Checker for LastCopy {
     }
 }
 
-/// What a server did in an event that no one group shows.
+/// Effects of one event that the books of a single group do not show.
 struct ServerEffects {
-    /// Losses that it put on record.
+    /// Losses that the server put on record.
     losses: BTreeSet<(String, Version)>,
-    /// How long after the last event, if leases ran out in it.
+    /// The time since the event before, if leases ran out in this event.
     passed: Option<Span>,
 }
 
 impl ServerEffects {
-    /// Whether a group lost a shard by its lease: then it has given nothing up.
+    /// Whether a group may have lost a shard by its lease. Such a group has given nothing up.
     fn evicted(&self, replica: &ReplicaSnapshot) -> bool {
         let over = |passed: Span| replica.shards.iter().any(|shard| shard.lease_left <= passed);
         self.passed.is_some_and(over)
@@ -97,7 +97,7 @@ impl LastCopy {
         let recorded = event.losses.iter().filter(|(model, _)| model == name);
         kept.extend(recorded.map(|(_, version)| *version));
         kept.extend(lost_with_its_group(old, new));
-        // Who is still being held back answers for it now.
+        // A group that is held back in its drain still holds the copy, so the copy is not lost.
         let held_back: BTreeSet<Version> =
             new.replicas.iter().filter_map(|replica| self.held(replica)).collect();
         old.replicas.iter().find_map(|replica| {
@@ -117,7 +117,7 @@ impl LastCopy {
         })
     }
 
-    /// The version of a copy that counts, or did before it was being given up.
+    /// The version of a copy that counts, or that counted until it was being given up.
     fn held(&self, replica: &ReplicaSnapshot) -> Option<Version> {
         let given_up = [ReplicaState::Sealed, ReplicaState::Draining, ReplicaState::Closing];
         let version = replica.version?;

@@ -1,5 +1,5 @@
-//! A3: an offload replica goes only when its version has another copy that counts, or is not
-//! retained any more.
+//! A3: an offload replica goes only when another copy of its version counts, or the version is no
+//! longer retained.
 
 use std::rc::Rc;
 
@@ -33,7 +33,7 @@ impl Checker for Needed {
 
 fn released(old: &ModelSnapshot, new: &ModelSnapshot) -> Option<String> {
     let mut kept = countable(new);
-    // Somebody else held the version until just now.
+    // Another group held the version until it broke in this event.
     let lost = lost_with_its_group(old, new);
     kept.extend(&lost);
     let going = |state| state == ReplicaState::Draining;

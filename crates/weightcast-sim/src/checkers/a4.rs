@@ -1,5 +1,5 @@
-//! A4: a version has one offload replica at most, once one has shown that it holds the bytes: until then
-//! none can go for another one's sake.
+//! A4: a version has at most one offload replica, once one of them has shown the bytes. Until then
+//! the server may release neither.
 
 use weightcast_protocol::Time;
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState};

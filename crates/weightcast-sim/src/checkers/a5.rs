@@ -1,5 +1,5 @@
-//! A5: for two leases after a server took over, what it does not know may exist: it lets nobody give
-//! up the only copy of a version that it knows.
+//! A5: for two leases after a takeover, copies may exist that the new server does not know yet. In
+//! this recovery window the server lets no group give up the only copy that it knows.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -13,11 +13,12 @@ use crate::books::retained::same_life;
 
 pub(super) struct RecoveryWindow {
     lease: Span,
-    /// Since when it may know less than there is; set by what comes from an earlier term.
+    /// When the recovery window was first seen open: clients may still come over from an earlier
+    /// term.
     since: Option<Time>,
-    /// As it was before the event.
+    /// The books before the event.
     before: Option<Rc<Snapshot>>,
-    /// Groups that are told in this event that their content is not the version's.
+    /// Groups whose copy is refused in this event.
     fenced: BTreeSet<Incarnation>,
 }
 
@@ -48,7 +49,7 @@ impl Checker for RecoveryWindow {
                     .find_map(|(name, model)| given_up(before.models.get(name)?, model, &fenced));
                 lost.map(|lost| format!("{lost}, {late} ms after the server took over"))
             }
-            // A digest that comes in may say in the same event that it was no copy of the version.
+            // A copy that its digests refuse in the same event never was one of the version.
             Fact::Said { who, message: ServerMessage::Fenced { .. }, .. } => {
                 self.fenced.extend(who.incarnation);
                 None
@@ -58,7 +59,7 @@ impl Checker for RecoveryWindow {
     }
 }
 
-/// Who has given up a copy in the event between these books that nobody else has.
+/// A group that gave up a copy between these books although the books show no other copy.
 fn given_up(
     before: &ModelSnapshot,
     after: &ModelSnapshot,
@@ -69,17 +70,17 @@ fn given_up(
         let now = same_life(after, old.incarnation)?;
         let gone = matches!(now.state, ReplicaState::Closing | ReplicaState::Broken);
         let gave_up = !gone && now.version != Some(version);
-        // Within the event, the order is not seen: the other copy may have gone after this one. And
-        // it may have been hidden after it, when its holder began to give it up as well: that one
-        // keeps it now.
+        // The order within the event is not seen. Another listed copy may have gone after this one
+        // (`listed`). Another copy may have been unlisted after this one, when its holder began to
+        // give it up too; that holder keeps the copy now (`kept`).
         let listed =
             before.versions.get(&version).is_some_and(|n| n.iter().any(|n| *n != old.name));
         let kept = after
             .replicas
             .iter()
             .any(|other| other.incarnation != old.incarnation && copy(other) == Some(version));
-        // And it may have been shown again when its source was lost, before its own group was: a
-        // server that wakes ends many leases in one event (seed 37583).
+        // Another copy may have been listed again when its holder lost its source, just before the
+        // holder's own group broke: a server that wakes ends many leases in one event (seed 37583).
         let ended = |other: &ReplicaSnapshot| {
             let now = same_life(after, other.incarnation).map(|now| now.state);
             now.is_none_or(|now| now == ReplicaState::Broken)
@@ -91,7 +92,7 @@ fn given_up(
     })
 }
 
-/// The version of which a replica has a copy, as far as anybody knows.
+/// The version of a replica's copy, as far as the books show one.
 fn copy(replica: &ReplicaSnapshot) -> Option<Version> {
     let none = [ReplicaState::Fenced, ReplicaState::Closing, ReplicaState::Broken];
     replica.version.filter(|_| !none.contains(&replica.state))

@@ -1,5 +1,5 @@
-//! D1: no source has more readers than it may: so many of its own datacentre, and so many that
-//! cross, which may take long.
+//! D1: a source has at most `fanout` readers of its own datacentre, and at most `fanout` readers
+//! that cross, which may read for long.
 
 use std::collections::BTreeMap;
 

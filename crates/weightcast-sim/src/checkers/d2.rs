@@ -1,6 +1,6 @@
-//! D2: nobody reads, directly or through others, from itself: in the server's books, and in what is
-//! really served. A reader goes on at the source that it had until it hears of the next one, or of its
-//! call's end; so a circle may close for as long as a word can be lost, and no longer.
+//! D2: the read graph is acyclic, in the server's books and in what is really served. A reader goes
+//! on at its old source until it hears of the next one, or of the end of its call. So a circle may
+//! close in what is served, but only for as long as a message can be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,10 +31,11 @@ impl Checker for Acyclic {
 }
 
 pub(super) struct AcyclicReads {
-    /// After that a session has heard of where it reads, or reads no more: its lease, or the second after
-    /// its call's deadline, by a slow clock.
+    /// The longest time for which a session may read without having heard of its next source. It is
+    /// the lease, or the second that a session waits after a call's deadline, by a slow clock.
     unheard: Span,
-    /// Since when each process is given what comes from itself, over others.
+    /// Since when each process has been served by a source that reads, directly or through others,
+    /// from the process itself.
     circles: BTreeMap<usize, Time>,
 }
 

@@ -1,4 +1,4 @@
-//! D3: who crosses to another datacentre had no free source in its own.
+//! D3: a reader crosses to another datacentre only if its own has no free source.
 
 use std::rc::Rc;
 
@@ -10,12 +10,12 @@ use weightcast_protocol::{Incarnation, Time};
 use super::{Checker, Fact};
 use crate::books::retained::same_life;
 
-/// How often a source must have failed a call before it does not count as one.
+/// A source that has failed a call this often does not count as a near source.
 const FAILURES: u32 = 3;
 
 pub(super) struct NearFirst {
     fanout: u32,
-    /// As it was before the event.
+    /// The books before the event.
     before: Option<Rc<Snapshot>>,
 }
 
@@ -67,7 +67,8 @@ impl NearFirst {
             source.is_some_and(|s| holds.contains(&s.state) && s.version == Some(edge.version))
                 && load < self.fanout as usize
         };
-        // Before and after the event: within it, the order is not seen.
+        // A source counts only if it is free both before and after the event: the order within the
+        // event is not seen.
         let better = after.replicas.iter().find(|source| {
             datacentre(after, source.incarnation) == Some(here)
                 && source.incarnation != edge.reader_life
@@ -78,7 +79,7 @@ impl NearFirst {
     }
 }
 
-/// Where a group runs: where its first shard does.
+/// The datacentre of a group: that of its first shard.
 pub(super) fn datacentre(model: &ModelSnapshot, group: Incarnation) -> Option<&str> {
     let replica = model.replicas.iter().find(|replica| replica.incarnation == group)?;
     replica.shards.first().map(|shard| shard.location.datacentre.as_str())

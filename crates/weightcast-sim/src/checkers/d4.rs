@@ -1,4 +1,4 @@
-//! D4: a version crosses to a datacentre once at a time.
+//! D4: a version has one crossing into a datacentre at a time.
 
 use std::collections::BTreeSet;
 

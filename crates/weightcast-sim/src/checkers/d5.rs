@@ -1,4 +1,5 @@
-//! D5: a shard that begins anew serves at a new generation, so nobody takes what it had before.
+//! D5: a shard that begins a read anew serves at a new generation, so no reader takes its old
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,9 @@ type ReadingShard = (Incarnation, u32);
 
 #[derive(Default)]
 pub(super) struct NewGeneration {
-    /// Which attempt began anew, by attempt.
+    /// For each attempt, the attempt that began anew and whose bytes this one keeps.
     since: BTreeMap<(ReadingShard, OpSeq, Attempt), Attempt>,
-    /// The generation that each beginning is served at.
+    /// The generation at which each read that began anew is served.
     generations: BTreeMap<ReadingShard, BTreeMap<(OpSeq, Attempt), Generation>>,
 }
 
@@ -30,7 +31,7 @@ impl Checker for NewGeneration {
                 message: ServerMessage::Assigned { seq, attempt, since, assignment },
                 ..
             } => {
-                // Nobody reads what is read beside the memory.
+                // A staged update reads into memory that is not served.
                 if assignment.staged {
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! D6: no chain of replicas that are being filled is longer than it may be.
+//! D6: no chain of replicas that are being filled is longer than the depth limit.
 
 use weightcast_protocol::Time;
 use weightcast_protocol::server::{ModelSnapshot, ReadEdge};
@@ -21,7 +21,7 @@ impl Checker for Depth {
     }
 }
 
-/// How many replicas a version comes through to this reader.
+/// How many sources are above a reader in the chain of one version.
 fn depth(model: &ModelSnapshot, edge: &ReadEdge) -> usize {
     let above = |edge: &&ReadEdge| {
         let mut edges = model.edges.iter();

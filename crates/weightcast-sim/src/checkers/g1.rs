@@ -25,8 +25,8 @@ impl Checker for SameAnswer {
 
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Done { who, seq, result, leaves, .. } = fact else { return None };
-        // A shard that leaves its group fails what it was calling: nobody can promise that all
-        // others leave as well, or have not been answered before.
+        // A shard that leaves its group fails its own call. Its siblings may stay, or may have been
+        // answered before, so the answers may differ.
         if *leaves && result.as_ref().is_err_and(parts) {
             return None;
         }
@@ -39,8 +39,8 @@ impl Checker for SameAnswer {
     }
 }
 
-/// Whether an error says that a shard parts from its group, which is at its end or out of reach. Any other
-/// is an answer, whatever becomes of the shard.
+/// Whether an error says that a shard parts from its group, because the group is at its end or out
+/// of reach. Any other error is an answer, whatever becomes of the shard.
 fn parts(error: &CallError) -> bool {
     use CallError::{GroupBroken, GroupDiverged, InDoubt, Misuse, ServerUnreachable};
     matches!(

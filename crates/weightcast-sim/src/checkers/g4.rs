@@ -1,7 +1,7 @@
-//! G4: a shard returns Ok from a transfer only if all shards of its group had read everything, and,
-//! of a staged update, had it in place: what they were assigned last, not what they said of an earlier
-//! assignment. An error takes nothing away from a shard: one that was told
-//! to read over what it held had given that up before, one whose update is staged has not.
+//! G4: a shard returns Ok from a transfer only if all shards of its group have read the last
+//! assignment completely, and, in a staged update, have installed it. Reports on earlier
+//! assignments do not count. An error takes nothing away: a shard that reads over its memory gave
+//! its version up before, and a shard whose update is staged still holds its version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ use weightcast_protocol::{Attempt, CallError, Incarnation, OpSeq, Term, Time};
 
 use super::{Checker, Fact};
 
-/// Of a shard on one attempt of a call, heard in a term.
+/// Group, call, term, attempt and shard of a report that a server has heard.
 type ShardReport = (Incarnation, OpSeq, Term, Attempt, u32);
 
 #[derive(Default)]
 pub(super) struct AllOrNone {
-    /// Shards that have said that they had read what they were assigned, by which attempt that was.
+    /// Shards that have reported an attempt as read.
     prepared: BTreeSet<ShardReport>,
     installed: BTreeSet<ShardReport>,
-    /// The last attempt that each call of a term has come to: reports of earlier ones say nothing.
+    /// The last attempt of each call in a term. Reports of earlier attempts do not count.
     attempts: BTreeMap<(Incarnation, OpSeq, Term), Attempt>,
-    /// Calls whose shards read beside their memory. In another term, where the call is made again, the
-    /// group may hold nothing any more, and read into it.
+    /// Calls that are staged in this term. When such a call is made again in another term, the
+    /// group may hold nothing any more, and reads into its memory.
     staged: BTreeSet<(Incarnation, OpSeq, Term)>,
-    /// Calls of `unpublish`, by who made them.
+    /// Calls of `unpublish`, by the session's life.
     unpublishes: BTreeSet<((usize, u32), OpSeq)>,
 }
 
@@ -82,7 +82,8 @@ impl Checker for AllOrNone {
                 after,
                 ..
             } if before.version != after.version && after.state != SessionState::Ended => {
-                // `unpublish` of what was refused gives it up, and says so.
+                // `unpublish` of a refused copy gives the copy up, and reports the refusal as its
+                // error.
                 let gives_up = self.unpublishes.contains(&(*life, *seq))
                     && matches!(error, CallError::ContentMismatch { .. });
                 (!gives_up).then(|| {

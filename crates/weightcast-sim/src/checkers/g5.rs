@@ -1,4 +1,4 @@
-//! G5: a call that is made again is answered as it was, and nothing is done again.
+//! G5: a call that is made again gets the same answer, and has no second effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{Checker, Fact};
 
 type Result = std::result::Result<Answer, CallError>;
 
-/// What a server has said of each call, to whichever shard.
+/// The first answer that a server gave to each call, whichever shard got it.
 #[derive(Default)]
 pub(super) struct OneAnswer {
     said: BTreeMap<(Incarnation, OpSeq), Result>,
@@ -29,8 +29,8 @@ impl OneAnswer {
     ) -> Option<String> {
         let before = self.said.get(&(group, seq));
         let ends = is_end(result);
-        // Only what was not answered yet, or not well, is answered with the end of the group. One that has
-        // failed is, if the shard now calls something else, or comes back.
+        // The end of the group is the answer only to a call that was not answered yet, or not well.
+        // A call that failed may get it when the shard then makes another call, or comes back.
         let wrong = match before {
             Some(before) if ends => before.is_ok(),
             Some(before) => before != result && !is_end(before) || is_end(before) && result.is_ok(),
@@ -44,7 +44,7 @@ impl OneAnswer {
     }
 }
 
-/// Not what came of a call: the group is at its end.
+/// Whether a result says only that the group is at its end.
 fn is_end(result: &Result) -> bool {
     matches!(result, Err(CallError::GroupBroken { .. } | CallError::GroupDiverged { .. }))
 }
@@ -69,7 +69,8 @@ impl Checker for OneAnswer {
                 self.here.insert(group);
                 None
             }
-            // It had its time to come over and did not. If it has not heard so either, it may still come.
+            // The group's time to come over has passed. If the group has not heard of that, it may
+            // still come.
             ServerMessage::Opened { ticket, .. } if ticket.proof.term != group.term => {
                 if !self.here.contains(&group) {
                     self.over.remove(&group);

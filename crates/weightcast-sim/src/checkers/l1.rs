@@ -1,7 +1,7 @@
-//! L1: every call ends by its deadline, or within the second after it that the session waits; and one
-//! that ends because its deadline has passed does not end before. When all is well again, no call runs out
-//! of time but one that waits: for what it is to wait for, for a version, or for its turn to read it; or
-//! for a shard of its group, if its deadline is shorter than the shards are apart.
+//! L1: every call ends by its deadline, or within the second after it that the session waits. A
+//! call that times out does not end before its deadline. When all is well again, only calls that
+//! wait may time out: for a condition, for a version, or for their turn to read it. A call may also
+//! time out waiting for a shard of its group, if its deadline is shorter than the shards are apart.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use weightcast_protocol::{CallError, Incarnation, OpSeq, Span, Time};
 use super::{Checker, Fact};
 
 pub(super) struct InTime {
-    /// How far apart the shards of a group may call: after an answer, and after a call that ends at
-    /// each shard by itself, a shard pauses.
+    /// The longest time between the first and the last shard of a call: two pauses. A shard pauses
+    /// after an answer, and after a call that ends at each shard by itself.
     apart: Span,
     /// The earliest deadline that a shard has told a server of.
     until: BTreeMap<(Incarnation, OpSeq), Time>,
-    /// When each call began, and whether it needs nothing that may not be there.
+    /// When a server first heard each call, and whether the call is prompt ([`is_prompt`]).
     began: BTreeMap<(Incarnation, OpSeq), (Time, bool)>,
     /// Since when all must be well.
     settled: Option<Time>,
@@ -28,7 +28,8 @@ impl InTime {
         Self { apart, until: BTreeMap::new(), began: BTreeMap::new(), settled: None }
     }
 
-    /// Whether a call that ran out of time began when all was well, and waited for what must come then.
+    /// Whether a call that timed out began when all was well, and waited for something that must
+    /// come then.
     fn in_vain(&self, place: (Incarnation, OpSeq), waiting_for: &str) -> bool {
         let began = self.began.get(&place).zip(self.settled);
         began.is_some_and(|((began, prompt), settled)| {
@@ -42,7 +43,7 @@ impl InTime {
     }
 }
 
-/// Whether a call waits for nobody but its group, its readers, its digests and its copy's offload.
+/// Whether a call waits only for its group, its readers, its digests and the offload of its copy.
 fn is_prompt(call: &Call) -> bool {
     use Call::{List, Publish, Register, Unpublish, Unregister};
     matches!(call, List | Publish { .. } | Register { .. } | Unpublish | Unregister)
@@ -98,7 +99,7 @@ mod tests {
 
     const BEGAN: Time = Time(100);
 
-    /// Whether a call that began then, and has run out of time, is said to have waited in vain.
+    /// Whether the checker complains about a call that began at `BEGAN` and timed out.
     fn in_vain(settled: bool, call: Call, deadline: u64, waiting_for: &str) -> bool {
         let mut checker = InTime::new(Span(10));
         let who =

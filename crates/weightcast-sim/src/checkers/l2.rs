@@ -1,6 +1,6 @@
-//! L2: who has lost its source, or waits for one, is given one as soon as one is free: nothing is lost
-//! beyond the time that it takes to notice and to read what is missing. So nobody starves while there
-//! is something to read (L4).
+//! L2: a reader that has lost its source, or waits for one, is given a source as soon as one is
+//! free. A failure costs only the time to notice it and to read what is missing. So no reader
+//! starves while there is something to read (L4).
 
 mod pace;
 
@@ -40,12 +40,12 @@ fn wants(replica: &ReplicaSnapshot) -> Option<Version> {
 }
 
 impl NoIdleSource {
-    /// A holder of what the reader wants that has never failed it, near and with a free place.
+    /// A free, near holder of the version that the reader wants, which has never failed the reader.
     fn idle<'a>(&self, model: &'a ModelSnapshot, reader: &ReplicaSnapshot) -> Option<&'a str> {
         let version = wants(reader)?;
         let failed = &reader.pending.as_ref()?.failed;
         let here = datacentre(model, reader.incarnation)?;
-        // Readers of an old copy will have left.
+        // Readers of an old copy leave before its holder reads into it, so they add no height.
         let below =
             if reader.version.is_some() { 0 } else { height(model, reader.incarnation, version) };
         if below + 1 > self.depth_limit as usize {
@@ -69,8 +69,8 @@ impl NoIdleSource {
     }
 }
 
-/// Whether a group reads, over others or not, from another: a holder does in a staged update, perhaps
-/// from several (D2).
+/// Whether `group` reads from `from`, directly or through others. A holder reads in a staged
+/// update, perhaps from several sources (D2).
 fn reads_from(model: &ModelSnapshot, group: Incarnation, from: Incarnation) -> bool {
     let (mut next, mut seen) = (vec![group], BTreeSet::new());
     while let Some(at) = next.pop() {
@@ -86,10 +86,10 @@ fn reads_from(model: &ModelSnapshot, group: Incarnation, from: Incarnation) -> b
     false
 }
 
-/// The longest chain of readers of a version that hangs on a group.
+/// The length of the longest chain of readers of a version below a group.
 fn height(model: &ModelSnapshot, group: Incarnation, version: Version) -> usize {
     let mut heights = BTreeMap::from([(group, 0)]);
-    // As many rounds as there are edges: it ends even in a cycle.
+    // As many rounds as there are edges, so that the loop ends even in a cycle.
     for _ in &model.edges {
         for edge in model.edges.iter().filter(|edge| edge.version == version) {
             if let Some(above) = heights.get(&edge.source_life).copied() {

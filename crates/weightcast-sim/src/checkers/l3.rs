@@ -1,4 +1,4 @@
-//! L3: who gives its copy up has no reader any more once the drain deadline has passed.
+//! L3: a group that gives its copy up has no reader once the drain deadline has passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,15 @@ pub(super) struct BoundedDrain {
     deadline: Span,
     /// Since when copies are being given up.
     since: BTreeMap<Drain, Time>,
-    /// Which had a reader after its deadline, and when that was first seen: a server that was
-    /// suspended finds its timers among all else that it was sent meanwhile.
+    /// Drains that had a reader after their deadline, and when that was first seen. The checker
+    /// complains only if the reader is still there later: a server that was suspended handles its
+    /// timers among the messages that came meanwhile.
     late: BTreeMap<Drain, Time>,
 }
 
-/// One giving up: by this group, in this call, for what these sources have. An update that loses its
-/// source, or one of several, keeps its copy; if it is given others in the same event, that is a drain
-/// of its own, although the books never show the copy in between.
+/// One drain: its group, its call, and the sources that the group reads meanwhile. An update that
+/// loses a source keeps its copy. If the update is given other sources in the same event, a new
+/// drain begins, although the books never show the copy in between.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Drain {
     group: Incarnation,
@@ -78,8 +79,8 @@ fn drains(model: &ModelSnapshot) -> impl Iterator<Item = Drain> + '_ {
     })
 }
 
-/// Whether readers have their time to leave. An offload or seed replica that was let go of serves on
-/// until its process has heard that it may close: then its readers' time begins.
+/// Whether the time of a replica's readers runs. An offload or seed replica that was released
+/// serves until its process hears that it may close; only then does the time begin.
 fn gives_up(replica: &ReplicaSnapshot) -> bool {
     match replica.state {
         ReplicaState::Closing => true,
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use crate::books::snapshots::{books, edge, replica};
 
-    /// Number 1 gives its copy up for what its sources have, number 3 reads from it.
+    /// Group 1 gives its copy up for what its sources have; group 3 reads from it.
     fn says(checker: &mut BoundedDrain, now: u64, sources: &[u64]) -> bool {
         let mut edges = vec![edge(3, 1)];
         edges.extend(sources.iter().map(|source| edge(1, *source)));

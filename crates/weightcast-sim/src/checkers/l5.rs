@@ -1,7 +1,7 @@
-//! L5: when faults have ceased all live sessions come to the same term, in which one server acts (looked
-//! at again and again from when that must be so), and
-//! servers do not take over from each other for long: each once at most, and once more for each term that
-//! some session still knew and that those who act did not (docs/concepts/takeovers.md has the argument).
+//! L5: after the last fault all live sessions come to one term, in which one server acts. The
+//! checker looks at this repeatedly once it must be so. And takeovers end: each server takes over
+//! once at most, and once more for each term that some session still knew and the acting servers
+//! did not (docs/concepts/takeovers.md has the argument).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,23 +10,24 @@ use weightcast_protocol::{Term, Time};
 
 use super::{Checker, Fact};
 
-/// What is on its way when the last fault is over arrives within that.
+/// Messages that are under way when the last fault ends arrive within this time.
 const ON_ITS_WAY: weightcast_protocol::Span = weightcast_protocol::Span::from_millis(5);
 
-/// Who opens when all is well is in within that: messages take milliseconds, a restart less than a second.
+/// A session that opens when all is well is open within this time: messages take milliseconds, a
+/// restart less than a second.
 const OPENS_WITHIN: weightcast_protocol::Span = weightcast_protocol::Span::from_secs(2);
 
 pub(super) struct SameTerm {
     /// How many servers there are.
     servers: usize,
-    /// When the last fault that was seen is over.
+    /// When the last fault seen so far ends.
     calm_at: Time,
     terms: BTreeSet<Term>,
-    /// Terms that were taken after that.
+    /// Terms that began after the last fault.
     late: Vec<Term>,
-    /// Terms of before that sessions have shown after it.
+    /// Earlier terms whose tickets sessions have shown after the last fault.
     shown: BTreeSet<Term>,
-    /// Since when sessions have not been open, when all must be well.
+    /// Since when each session has been without a term, although all must be well.
     out: BTreeMap<String, Time>,
 }
 
@@ -53,12 +54,12 @@ impl SameTerm {
             return None;
         }
         self.late.push(term);
-        // And the one that was on its way when the faults ceased.
+        // One more: a takeover that was under way when the faults ceased.
         let many = self.late.len() > self.servers * (1 + self.lifts()) + 1;
         many.then(|| format!("terms {:?} began after the last fault", self.late))
     }
 
-    /// Somebody who has not been in for long.
+    /// A session that has been without a term for longer than [`OPENS_WITHIN`].
     fn shut_out(&mut self, now: Time, sessions: &[(String, Option<Term>)]) -> Option<String> {
         let out: Vec<&String> =
             sessions.iter().filter(|(_, own)| own.is_none()).map(|(name, _)| name).collect();
@@ -70,14 +71,14 @@ impl SameTerm {
         })
     }
 
-    /// Terms of before the last fault that may have ended one that began after it.
+    /// How many shown terms of before the last fault may have ended a term that began after it.
     fn lifts(&self) -> usize {
         let Some(first) = self.late.iter().map(|term| term.step()).min() else { return 0 };
         self.shown.iter().filter(|term| term.step() >= first).count()
     }
 }
 
-/// Whether one server acts, and all sessions are its own.
+/// What is wrong unless exactly one server acts and all sessions are in its term.
 fn same_term(acting: &[Term], sessions: &[(String, Option<Term>)]) -> Option<String> {
     let [term] = acting else { return Some(format!("servers act in terms {acting:?}")) };
     let stray = |(_, own): &&(String, Option<Term>)| *own != Some(*term);
@@ -104,7 +105,7 @@ impl Checker for SameTerm {
             Fact::Books(books) => self.took_over(now, books.term),
             Fact::Over { terms, .. } => same_term(terms.acting, terms.sessions),
             Fact::Looked { settled: Some(terms), .. } => {
-                // Who has just started is on its way.
+                // A session that has just started has no term yet; `shut_out` bounds how long.
                 let open = terms.sessions.iter().filter(|(_, own)| own.is_some());
                 same_term(terms.acting, &open.cloned().collect::<Vec<_>>())
                     .or_else(|| self.shut_out(now, terms.sessions))
@@ -129,7 +130,7 @@ mod tests {
         earlier.after(0, life).expect("few steps")
     }
 
-    /// Before the last fault these terms were there.
+    /// A checker that has seen these terms before the last fault.
     fn checker(servers: u32, before: &[Term]) -> SameTerm {
         let mut checker = SameTerm::new(servers);
         for term in before {
@@ -139,7 +140,7 @@ mod tests {
         checker
     }
 
-    /// Somebody opens who was open in this term.
+    /// A session that was open in this term opens again.
     fn shows(checker: &mut SameTerm, at: Time, term: Term) {
         let proof = TermProof { term, ..TermProof::default() };
         let incarnation = Incarnation { term, number: 1 };

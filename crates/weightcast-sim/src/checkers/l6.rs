@@ -1,5 +1,5 @@
-//! L6: when nothing has happened for long, there is nothing left of what has: no group of a process
-//! that is gone, no reader, no copy that nobody needs, no memory that is served and not held.
+//! L6: at the end of a world nothing of the past is left: no group of a process that is gone, no
+//! reader, no copy that is not needed, no memory that is served but not held.
 
 use weightcast_protocol::Time;
 

@@ -1,5 +1,5 @@
-//! L7: what is published is sealed: a copy that is listed has its digests at the server that acts soon after
-//! the last fault, whatever server they were told before.
+//! L7: every published version is sealed: soon after the last fault the acting server has the
+//! digests of each listed copy, whichever server was told them before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use super::{Checker, Fact};
 const ON_ITS_WAY: Span = Span::from_millis(500);
 
 pub(super) struct Sealed {
-    /// How long it may take: who has died is found out after a lease, who has lost a server comes over
-    /// in two.
+    /// The longest time to a seal after the last fault. The server notices a dead shard after one
+    /// lease, and a session that lost its server comes over within two.
     within: Span,
-    /// When the last fault that was seen is over.
+    /// When the last fault seen so far ends.
     calm_at: Time,
-    /// Since when copies have been listed without.
+    /// Since when each copy has been listed without its digests.
     since: BTreeMap<Incarnation, Time>,
 }
 

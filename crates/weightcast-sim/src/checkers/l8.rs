@@ -1,4 +1,4 @@
-//! L8: while a group is at rest, what its shards believe is what their server's books say of it.
+//! L8: while a group is at rest, its shards and their server's books agree.
 
 use weightcast_protocol::Time;
 

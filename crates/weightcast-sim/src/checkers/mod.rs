@@ -56,7 +56,7 @@ use crate::settings::options::WorldOptions;
 /// A shard, as the checkers know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who {
-    /// The group that this life of it has joined.
+    /// The group that this life of the shard has joined.
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) process: usize,
     pub(crate) shard: u32,
@@ -66,11 +66,12 @@ pub(crate) struct Who {
 /// Something that happened.
 #[derive(Debug)]
 pub(crate) enum Fact<'a> {
-    /// A server that acts in this term (zero: in none) is about to handle this.
+    /// A server that acts in this term (zero: in none) is about to handle this message.
     Heard { who: Who, term: Term, message: &'a ClientMessage },
-    /// It sends this.
+    /// A server sends this message.
     Said { who: Who, term: Term, message: &'a ServerMessage },
-    /// A shard's stream breaks: what its server says to it from now on, until it is heard again, is not seen.
+    /// A shard's stream breaks. Until the server hears the shard again, the server's messages to it
+    /// are not shown as facts.
     Unlinked { who: Who, term: Term },
     /// A server's books after an event.
     Books(&'a Rc<Snapshot>),
@@ -80,19 +81,19 @@ pub(crate) enum Fact<'a> {
         seq: OpSeq,
         result: &'a Result<Answer, CallError>,
         foreign: Option<(Version, u32)>,
-        /// By when it had to end.
+        /// When the call had to end at the latest.
         due: Option<Time>,
         /// The term that the session was in.
         term: Option<Term>,
-        /// Whether the session is at its end, or about to be: it has left its group.
+        /// Whether the session is over or closing, so that the shard has left its group.
         leaves: bool,
     },
-    /// A session's message leaves on a stream; the session is one life of a process, and `local` what
-    /// the clock of that shows.
+    /// A session's message leaves on a stream. `life` is one life of a process, `local` the time by
+    /// that process's clock.
     Sent { life: (usize, u32), stream: ConnectionId, local: Time, message: &'a ClientMessage },
-    /// A session does what only one with a lease may do.
+    /// A session does something that needs a lease.
     Acts { life: (usize, u32), local: Time, act: Act },
-    /// A session has taken a message that came on this stream, sent in this term.
+    /// A session has taken a message from this stream; the server sent it in term `sent_in`.
     Took {
         life: (usize, u32),
         stream: ConnectionId,
@@ -102,11 +103,12 @@ pub(crate) enum Fact<'a> {
         before: SessionFacts,
         after: SessionFacts,
     },
-    /// A shard's memory is written; this is what its data port serves, and what it says it holds.
+    /// A shard's memory is written. `exposed` is the generation whose bytes must not change, `held`
+    /// the version that the session says it holds.
     Changes { replica: &'a str, exposed: Option<Generation>, held: Option<Version> },
-    /// A source, which says that it holds `held`, serves a chunk of a version. Whether it was there:
-    /// within what the source has of the generation that it serves.
-    /// And whether the source, over others, is reading from this reader itself.
+    /// A source, whose session says that it holds `held`, serves a chunk of a version. `there`: the
+    /// source has the chunk at the generation that it serves. `in_circle`: the source itself reads,
+    /// directly or through others, from this reader.
     Served {
         /// The process that reads.
         reader: usize,
@@ -121,22 +123,23 @@ pub(crate) enum Fact<'a> {
     Gave { who: Who, generation: Generation },
     /// A shard's read ended.
     ReadEnded { who: Who, failure: Option<&'a str> },
-    /// A shard has shown a version's digests and read nothing, to a server of this term.
+    /// A shard has shown a version's digests to a server of this term without having read the
+    /// bytes.
     Claimed { who: Who, term: Term, version: Version },
     /// A shard's memory is served from now on.
     Exposed { who: Who, generation: Generation },
-    /// It is not served any more.
+    /// A shard's memory is no longer served.
     Fenced { who: Who, generation: Generation },
     /// A session is over.
     Left { who: Who, error: Option<&'a CallError> },
-    /// A fault strikes a process, or the world; what it does is over by then.
+    /// A fault strikes a process, or the world. Its effect ends at `until`.
     Struck { kind: FaultKind, process: Option<usize>, until: Time },
-    /// How much a server that acts in this term holds, in bytes of what there is to say of it.
+    /// How much memory a server that acts in this term takes, as the length of its `{:?}` text.
     Weighed { term: Term, bytes: usize },
-    /// A look at the world, in passing: where sessions and books disagree. If faults have been over for
-    /// so long that all must be well, the terms in which servers act, and the sessions' own.
+    /// A look at the world between two events: where sessions and books disagree. `settled` is
+    /// there only if faults have been over for so long that all must be well.
     Looked { settled: Option<ActingTerms<'a>>, disagreements: &'a [String] },
-    /// The end of the world: the same, and what is left of what has happened.
+    /// The end of the world: the same, and what is left over (L6).
     Over { terms: ActingTerms<'a>, leftovers: &'a [String], disagreements: &'a [String] },
 }
 
@@ -162,20 +165,20 @@ pub(crate) struct ActingTerms<'a> {
     pub(crate) sessions: &'a [(String, Option<Term>)],
 }
 
-/// What a session does on its lease.
+/// What a session does under its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Its data port answers at this generation.
+    /// The data port answers at this generation.
     Serves(Generation),
-    /// The same of one that has given its server up: for the next one to know of.
+    /// The same while the session is suspended: the memory is offered to the next server.
     Offers(Generation),
     /// Begins to read.
     Reads,
-    /// Puts in place what it has read.
+    /// Installs a staged version.
     Installs,
     /// Ends a call well.
     Succeeds,
-    /// Says something to the server but that it is there, comes or goes.
+    /// Sends the server anything but `Open`, `Heartbeat` or `Close`.
     Reports,
 }
 
@@ -213,12 +216,12 @@ impl SessionFacts {
     }
 }
 
-/// Looks for one kind of bug.
+/// Checks one invariant.
 pub(crate) trait Checker {
     /// The invariant's name.
     fn name(&self) -> &'static str;
 
-    /// Takes a fact in; says what is wrong, if it shows.
+    /// Takes a fact in; returns what is wrong, if anything is.
     fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Option<String>;
 }
 
@@ -226,13 +229,13 @@ type CheckerRow = Vec<Box<dyn Checker>>;
 
 pub(crate) struct Checkers {
     options: WorldOptions,
-    /// Of what must hold whatever server there is.
+    /// Checkers of what must hold over all terms.
     world: CheckerRow,
-    /// Of what must hold within a term: one row for each.
+    /// Checkers of what must hold within a term: one row for each term.
     terms: BTreeMap<Term, CheckerRow>,
 }
 
-/// What a session may rely on, over all terms.
+/// Checkers of what a session may rely on, over all terms.
 fn of_world(options: &WorldOptions) -> CheckerRow {
     vec![
         Box::new(s1::NoTornAccept),
@@ -256,7 +259,7 @@ fn of_world(options: &WorldOptions) -> CheckerRow {
     ]
 }
 
-/// What a server does in its term.
+/// Checkers of what one server does in its term.
 fn of_term(options: &WorldOptions) -> CheckerRow {
     let (fanout, depth_limit) = (options.fanout, options.depth_limit);
     let places = l2::NoIdleSource { fanout, depth_limit };
@@ -301,9 +304,9 @@ impl Checkers {
         Self { options: options.clone(), world: of_world(options), terms: BTreeMap::new() }
     }
 
-    /// What the checkers have to say: the invariant, and what is wrong.
+    /// Shows a fact to all checkers. Returns each violation: the invariant, and what is wrong.
     pub(crate) fn observe(&mut self, now: Time, fact: &Fact<'_>) -> Vec<(&'static str, String)> {
-        // A server without a term does nothing.
+        // Facts of a passive server go to no row of a term.
         let term = fact.term().filter(|term| term.0 > 0);
         let own = term.map(|term| {
             let options = &self.options;

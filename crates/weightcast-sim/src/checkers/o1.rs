@@ -1,5 +1,5 @@
-//! O1: an update of a group with offload seeding that holds something does not read from another
-//! datacentre, unless a seed that it was asked for has failed since it last read a version.
+//! O1: an update of a group with offload seeding that holds a version does not cross, unless a seed
+//! of the group has failed since the group last read a version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub(super) struct NoStall {
     before: Option<Rc<Snapshot>>,
     /// Which seed each group was asked for last, and when.
     asked: BTreeMap<Incarnation, (u64, Time)>,
-    /// Since when each seed replica has been here, and has held nothing.
+    /// Since when each seed replica has been in the books without a version.
     coming: BTreeMap<Incarnation, Time>,
     /// Groups whose seed has failed since they last read a version.
     failed: BTreeSet<Incarnation>,
@@ -89,8 +89,8 @@ impl NoStall {
         }
     }
 
-    /// A seed that came over from an earlier term was asked for there: this term's server counts from
-    /// when it came.
+    /// Remembers when each empty seed was first seen. An earlier term's server may have asked for
+    /// the seed; this term's server counts the seed's time from when it came over.
     fn note_coming(&mut self, now: Time, model: &ModelSnapshot) {
         for seed in model.replicas.iter().filter(|replica| is_seed(replica)) {
             match seed.version {
@@ -117,8 +117,8 @@ impl NoStall {
     }
 }
 
-/// Whether a seed on behalf of a replica held nothing, and is none any more. It may have been asked
-/// for in an earlier term.
+/// Whether an empty seed of this owner has ended in this event. An earlier term's server may have
+/// asked for it.
 fn has_lost_its_seed(owner: &str, old: &ModelSnapshot, new: &ModelSnapshot) -> bool {
     let over = [ReplicaState::Broken, ReplicaState::Closing, ReplicaState::Fenced];
     let held_nothing = |r: &&ReplicaSnapshot| is_seed_of(r, owner) && r.version.is_none();
@@ -140,7 +140,8 @@ mod tests {
     use super::*;
     use crate::books::snapshots::{VERSION, at, books, edge, replica, updates};
 
-    /// Number 1 holds something and updates; its seed is number 2; number 3 is far away.
+    /// Replica 1 holds a version and updates; replica 2 is its seed; replica 3 is in another
+    /// datacentre. Whether the checker complains.
     fn crosses(checker: &mut NoStall, now: u64, seed: Option<(&str, bool)>, reads: bool) -> bool {
         let mut reader = updates(at(replica(1), "here"));
         (reader.offload_seeding, reader.version) = (true, Some(VERSION));

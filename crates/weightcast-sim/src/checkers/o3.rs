@@ -1,5 +1,5 @@
-//! O3: a seed replica that has brought its version is kept only while a rollout of its datacentre
-//! lacks that.
+//! O3: a seed replica that holds its version is kept only while a rollout of its datacentre lacks
+//! the version.
 
 use weightcast_protocol::message::Role;
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};

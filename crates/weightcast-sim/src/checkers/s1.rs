@@ -1,4 +1,5 @@
-//! S1: what a shard accepts, and what a source serves, is what the publisher published.
+//! S1: what a shard accepts, and what a source that holds its version serves, is what was
+//! published.
 
 use weightcast_protocol::Time;
 use weightcast_testkit::tag;
@@ -18,7 +19,8 @@ impl Checker for NoTornAccept {
                 "shard {} of group {:?} holds {version} with foreign chunk {chunk}",
                 who.shard, who.incarnation
             )),
-            // What is still being filled is checked before anybody commits it.
+            // A source that is still being filled is not checked here: its readers compare digests
+            // before they commit.
             Fact::Served { version, held: Some(_), chunk, tag: served, .. }
                 if *served != tag(*version, *chunk) =>
             {

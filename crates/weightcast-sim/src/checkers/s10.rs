@@ -12,9 +12,9 @@ use super::{Checker, Fact};
 
 #[derive(Default)]
 pub(super) struct Snapshots {
-    /// What was said of each revision of each model, first by the server itself.
+    /// The first listing that a group was given for each revision of each model.
     listings: BTreeMap<(String, Revision), Arc<Listing>>,
-    /// Which model a group is in. Revisions of several have nothing to do with each other.
+    /// The model of each group. Revisions of different models are not comparable.
     models: BTreeMap<Incarnation, String>,
     seen: BTreeMap<Incarnation, BTreeMap<OpSeq, Revision>>,
     before: Option<Rc<Snapshot>>,
@@ -54,7 +54,7 @@ impl Snapshots {
     }
 
     fn listed(&mut self, group: Incarnation, seq: OpSeq, listing: &Arc<Listing>) -> Option<String> {
-        // A group is in the books before it asks for anything.
+        // A group is in the books before it makes a call.
         let about = (self.models.get(&group)?.clone(), listing.revision);
         let known = self.listings.entry(about).or_insert_with(|| Arc::clone(listing));
         if known != listing {
@@ -68,8 +68,8 @@ impl Snapshots {
             .map(|(_, earlier)| format!("revision {} after {earlier}", listing.revision))
     }
 
-    /// What was said of the revision in these books is what is in them, and what has changed since
-    /// the last ones has another revision.
+    /// The books agree with what was listed at their revision, and every change of the listing
+    /// since the last books has a new revision.
     fn books(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Snapshots {
     }
 }
 
-/// What one shard is shown never goes back, whichever servers show it.
+/// Revisions shown to one shard never go back, whichever servers show them.
 #[derive(Default)]
 pub(super) struct Onwards {
     shown: BTreeMap<(Incarnation, u32), Revision>,

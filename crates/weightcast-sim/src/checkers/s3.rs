@@ -1,4 +1,4 @@
-//! S2, S3: memory changes only while nothing of it is served and no version is held.
+//! S2, S3: memory is written only while none of it is served and the shard holds no version.
 
 use weightcast_protocol::Time;
 

@@ -1,4 +1,4 @@
-//! S4: a reader takes no chunk that its source does not have of the generation that was named.
+//! S4: a reader takes a chunk only if its source has the chunk at the generation that was named.
 
 use weightcast_protocol::Time;
 

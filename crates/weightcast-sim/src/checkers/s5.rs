@@ -1,5 +1,5 @@
-//! S5: at the moment of a commit the reader has a source, which holds the version itself: commits go
-//! down a chain in order.
+//! S5: at a commit the reader has a source that holds the version itself: commits go down a chain
+//! in order.
 
 mod helpers;
 
@@ -17,10 +17,10 @@ pub(super) use helpers::EveryHelper;
 
 #[derive(Default)]
 pub(super) struct TransitiveCommit {
-    /// As it was before the event.
+    /// The books before the event.
     before: Option<Rc<Snapshot>>,
-    /// Replicas that have read a version beside the one that they hold, and let go of its source: for
-    /// these, that was the moment.
+    /// Replicas that have read a staged version and let go of its source. The source had to hold
+    /// the version at that moment, not at the later commit.
     landing: BTreeMap<Incarnation, Version>,
 }
 
@@ -44,8 +44,8 @@ impl Checker for TransitiveCommit {
     }
 }
 
-/// A replica that gives up its old copy and reads no more has read a staged version: the source must
-/// hold it, as for a commit.
+/// A replica that gives up its old copy and no longer reads has read a staged version. The source
+/// must hold the version, as for a commit.
 fn land(
     landing: &mut BTreeMap<Incarnation, Version>,
     before: &ModelSnapshot,
@@ -58,7 +58,8 @@ fn land(
     }
     let read: Vec<&ReadEdge> = before.edges.iter().filter(own).collect();
     let version = read.first()?.version;
-    // What it held may have been fenced, and then shows nothing of it.
+    // A replica whose old copy was refused stays `Fenced`: its books do not show that it gives the
+    // copy up, so its source is not checked.
     let gives_up = matches!(replica.state, ReplicaState::Draining | ReplicaState::Installing);
     if gives_up || replica.state == ReplicaState::Fenced {
         landing.insert(replica.incarnation, version);
@@ -68,7 +69,8 @@ fn land(
     Some(format!("{name} gives up its copy for {version} of {source}, which does not hold it"))
 }
 
-/// Whether a source holds what is read from it. One event may commit a whole chain.
+/// Whether a source holds the version that is read from it, before or after the event: one event
+/// may commit a whole chain.
 fn stands(before: &ModelSnapshot, after: &ModelSnapshot, edge: &ReadEdge) -> bool {
     [before, after].iter().any(|model| holds(model, edge.source_life, edge.version))
 }
@@ -88,7 +90,7 @@ fn check(
         let landed = landing.get(&replica.incarnation) == Some(&version);
         return (!landed).then(|| format!("{} commits {version}, not what it read", replica.name));
     }
-    // Sealed from one event to the next without having been published: this was a commit.
+    // The replica became sealed within one event and was not published: this was a commit.
     let mut edges = before
         .edges
         .iter()
@@ -96,7 +98,7 @@ fn check(
     let Some(first) = edges.next() else {
         return Some(format!("{} commits {version} without a source", replica.name));
     };
-    // Each of several sources has to stand.
+    // Each of several sources must hold the version.
     let gone = std::iter::once(first).chain(edges).find(|edge| !stands(before, after, edge))?;
     let (name, source) = (&replica.name, &gone.source);
     Some(format!("{name} commits {version} from {source}, which does not hold it"))

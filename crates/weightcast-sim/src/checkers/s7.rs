@@ -1,5 +1,5 @@
-//! S7: a version has one content: whoever holds it sealed has it, in whatever layout. And whose
-//! publication was refused does not give it up without a word of that.
+//! S7: a version has one content: every sealed copy has it, in whatever layout. And a group whose
+//! publication was refused is told so when it gives the copy up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use super::{Checker, Fact};
 pub(super) struct OneContent {
     /// The digests that each shard has told of what it holds.
     told: BTreeMap<(Incarnation, u32, Generation), Sum>,
-    /// Assignments that are read beside the memory: their digests are not those of the copy that is
-    /// served at the same generation, which may be told of later than these.
+    /// Staged assignments. Their digests are not those of the copy that is served at the same
+    /// generation, whose digests may come later.
     staged: BTreeSet<(Incarnation, OpSeq, Attempt)>,
-    /// The digests of what was read there, until it is in place.
+    /// The digests of staged reads, until the version is installed.
     beside: BTreeMap<(Incarnation, u32, OpSeq, Attempt), Sum>,
-    /// What each version is.
+    /// The content of each version: the sum of its first sealed copy.
     contents: BTreeMap<Version, Sum>,
     /// Copies that have been compared.
     compared: BTreeSet<(Incarnation, Vec<Option<Generation>>)>,

@@ -1,4 +1,4 @@
-//! S8: what is listed was published or read by every shard, and taken back by none.
+//! S8: a listed copy was published or read by every shard, and taken back by none.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,16 @@ use super::{Checker, Fact, Who};
 
 #[derive(Default)]
 pub(super) struct WholeReplicas {
-    /// What each shard says that it holds.
+    /// The version's number that each shard claims to hold.
     claims: BTreeMap<(Incarnation, u32), u64>,
     assigned: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
-    /// The same of staged updates: what the shards hold until they have put it in place is the old.
+    /// The same for staged updates: until they install, the shards hold the old version.
     beside: BTreeMap<(Incarnation, OpSeq, Attempt), u64>,
-    /// What each shard has put in place last. A call that is made again after a stream has broken is
-    /// told all of it again, `Install` too: a shard that has done it does nothing.
+    /// The last attempt that each shard has installed. A call that is made again after a broken
+    /// stream is told everything again, `Install` too; a shard that has installed already does
+    /// nothing.
     installed: BTreeMap<(Incarnation, u32), (OpSeq, Attempt)>,
-    /// Each shard's newest call: late reports of earlier ones claim nothing.
+    /// Each shard's newest call. Late reports of earlier calls claim nothing.
     called: BTreeMap<(Incarnation, u32), OpSeq>,
 }
 
@@ -65,7 +66,7 @@ impl WholeReplicas {
             ClientMessage::Call { call: Call::Publish { version, .. }, .. } => {
                 self.claims.insert(shard, *version);
             }
-            // What it brings from an earlier term.
+            // What the shard still holds from an earlier term.
             ClientMessage::Announce(announcement) => {
                 let held = announcement.held.filter(|held| !held.withdrawn);
                 held.map(|held| self.claims.insert(shard, held.version.number));

@@ -1,4 +1,5 @@
-//! S9, from outside: once a group has begun to unpublish, nobody who asks after that is told to read from it.
+//! S9, from outside: once a group has begun to unpublish, no reader that asks later is told to read
+//! from the group.
 
 mod left;
 
@@ -11,18 +12,18 @@ use super::{Checker, Fact};
 
 pub(super) use left::{NoLateReads, NobodyLeft};
 
-/// Goes by what is said alone. Who asked before may have been given its source before as well, and is told
-/// once nobody reads its own old copy. That nobody reads any more when `unpublish` is answered is for
-/// [`NobodyLeft`] and [`NoLateReads`].
+/// Uses messages alone. A reader that asked earlier may have been given the source earlier too, and
+/// is told once its own old copy has no reader. That no reader is left when `unpublish` is answered
+/// is checked by [`NobodyLeft`] and [`NoLateReads`].
 #[derive(Default)]
 pub(super) struct NoNewReaders {
-    /// Whose memory it is.
+    /// The group that registered each export.
     exports: BTreeMap<ExportId, Incarnation>,
-    /// The last call of each group that has ended: the next one begins once a shard asks.
+    /// The last call of each group that has ended. The next call begins when a shard makes it.
     ended: BTreeMap<Incarnation, OpSeq>,
-    /// Calls in the order in which their first shard asked.
+    /// The place of each call in the order in which their first shards asked.
     asked: BTreeMap<(Incarnation, OpSeq), usize>,
-    /// Groups that give up what they hold: the call, and when it began, in the order of `asked`.
+    /// Groups that give up what they hold: the call, and its place in `asked`.
     leaving: BTreeMap<Incarnation, (OpSeq, usize)>,
 }
 
@@ -34,7 +35,8 @@ impl NoNewReaders {
             Call::Register { export, .. } => {
                 self.exports.insert(*export, group);
             }
-            // A shard that is ahead waits until the others have ended what came before.
+            // An `unpublish` begins only after the group's earlier calls have ended: a shard that
+            // is ahead waits.
             Call::Unpublish if self.ended.get(&group).is_some_and(|ended| ended.0 + 1 == seq.0) => {
                 self.leaving.entry(group).or_insert((seq, asked));
             }

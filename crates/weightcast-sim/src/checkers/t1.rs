@@ -1,9 +1,10 @@
-//! T1: a session acts only within its lease, which counts from when the message left that the server
-//! renewed it for.
+//! T1: a session acts only within its lease. The lease counts from when the message left that the
+//! server renewed it for.
 //!
-//! What a session says of itself is not asked: when its messages left is seen on the wire, by the
-//! clock of its own process. That is the stricter half. The server waits a margin longer from when it
-//! hears the message, which is later, and clocks drift by less than the two margins.
+//! The checker does not ask the session: it sees on the wire when messages leave, by the clock of
+//! the session's process. The session's side is the stricter half. The server counts from when it
+//! hears the message, which is later, and waits a margin longer; clocks drift by less than the two
+//! margins.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use weightcast_protocol::{ConnectionId, Generation, Span, Term, Time};
 
 use super::{Act, Checker, Fact};
 
-/// By how much of its lease a session acts less long.
+/// A session stops acting this much of its lease early.
 const MARGIN_PERCENT: u64 = 10;
 
-/// A clock moves in steps; what happens in the step in which the lease ends is in time.
+/// A clock moves in steps. An act in the step in which the lease ends is in time.
 const STEP: Span = Span(2_000);
 
 /// One life of a process.
@@ -25,17 +26,17 @@ type SessionLife = (usize, u32);
 pub(super) struct WithinLease {
     /// When `Open` last left on each stream, by the clock of its process.
     opens: BTreeMap<ConnectionId, Time>,
-    /// When each heartbeat left, by what the server repeats of it.
+    /// When each heartbeat left, by the number that the server repeats in its answer.
     heartbeats: BTreeMap<(SessionLife, u64), Time>,
     leases: BTreeMap<SessionLife, Granted>,
 }
 
-/// What a session has been granted in this term.
+/// A session's lease in one term.
 struct Granted {
     term: Term,
     ttl: Span,
     sent_at: Time,
-    /// What it has served within it.
+    /// The generation that the session has served within the lease.
     serves: Option<Generation>,
 }
 
@@ -58,14 +59,15 @@ impl WithinLease {
                 self.opens.insert(stream, at);
             }
             ClientMessage::Heartbeat { sent_at } => {
-                // The first of its name: the other would count longer.
+                // A repeated heartbeat keeps the time of the first one, which ends the lease
+                // earlier.
                 self.heartbeats.entry((session, *sent_at)).or_insert(at);
             }
             _ => {}
         }
     }
 
-    /// A lease that is over is not renewed: only the server that opens the session again can do that.
+    /// A lease that is over is not renewed: only a server that opens the session again can do that.
     fn acked(&mut self, session: SessionLife, at: Time, sent_at: u64) {
         let sent_at = self.heartbeats.get(&(session, sent_at));
         if let (Some(sent_at), Some(lease)) = (sent_at, self.leases.get_mut(&session))
@@ -85,7 +87,7 @@ impl WithinLease {
 
     fn acts(&mut self, session: SessionLife, at: Time, act: Act) -> Option<String> {
         let Some(lease) = self.leases.get_mut(&session) else {
-            // Memory that a call is to publish is offered once there is a server to tell.
+            // Before it has a lease a session may offer memory for a call that is to publish it.
             let serves = matches!(act, Act::Serves(_) | Act::Offers(_));
             return (!serves).then(|| format!("a session {act} that has no lease"));
         };
@@ -142,7 +144,7 @@ mod tests {
     const SELF: SessionLife = (0, 0);
     const STREAM: ConnectionId = ConnectionId(1);
 
-    /// A session whose `Open` left at zero, for a lease of a second.
+    /// A session whose `Open` left at time zero, with a lease of one second.
     fn opened() -> WithinLease {
         let mut checker = WithinLease::default();
         checker.opens.insert(STREAM, Time(0));
@@ -165,7 +167,7 @@ mod tests {
         assert!(!serves(&mut checker, 901));
         let mut checker = opened();
         checker.sent(SELF, STREAM, at(300), &ClientMessage::Heartbeat { sent_at: 7 });
-        // Its answer comes late, and says what the heartbeat said.
+        // The answer comes late, and repeats the heartbeat's number.
         checker.acked(SELF, at(800), 7);
         assert!(serves(&mut checker, 1_200));
         assert!(!serves(&mut checker, 1_201));
@@ -197,7 +199,7 @@ mod tests {
         let offers = |generation| Act::Offers(Generation(generation));
         assert_eq!(checker.acts(SELF, at(200), offers(2)), None);
         assert!(checker.acts(SELF, at(200), offers(1)).is_some());
-        // What is offered meanwhile is no act, however late it is.
+        // An offer under the next generation is no act, however late it is.
         assert_eq!(checker.acts(SELF, at(5_000), offers(2)), None);
     }
 }

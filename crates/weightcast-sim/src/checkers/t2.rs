@@ -1,4 +1,4 @@
-//! T2: what a server of an earlier term says has no effect on a session that knows a later one.
+//! T2: a message of an earlier term has no effect on a session that knows a later term.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ impl Checker for NoEffect {
     fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
         let Fact::Took { life, sent_in, message, before, after, .. } = fact else { return None };
         let known = self.known.entry(*life).or_default();
-        // A server that has stepped down says so without a term: that is no word of an earlier one.
+        // A server that has stepped down sends `Superseded` without a term; that is no message of
+        // an earlier term.
         let stale = *sent_in < *known && **message != ServerMessage::Superseded;
         let effect = stale && before != after;
         let detail = effect.then(|| {

@@ -1,5 +1,5 @@
-//! T3: terms only grow at a session, and a group works only in one: a call of a group has its good
-//! answers in one term.
+//! T3: terms only grow at a session, and a group works in one term: all good answers to one call
+//! come from one term.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! T4: what one reader says of its source costs the source that reader and no more. A copy is fenced
-//! on the word of two replicas, and never the last one of its version; nobody is evicted by it.
+//! T4: the report of one reader costs its source that reader and nothing more. A copy is fenced
+//! only on the word of two replicas, and never the last copy of its version. A report evicts no
+//! group.
 
 mod reports;
 
@@ -18,9 +19,9 @@ pub(super) use reports::{Accusers, VoidReports};
 #[derive(Default)]
 pub(super) struct TwoAccusers {
     before: Option<Rc<Snapshot>>,
-    /// The replicas that have lost a source at a moment when somebody was accused.
+    /// For each copy, the replicas that lost it as a source in an event that had an accusation.
     accusers: BTreeMap<(Incarnation, Version), BTreeSet<String>>,
-    /// The group whose report on a read made this event.
+    /// The group whose report on a read is the cause of this event.
     reports: Option<Incarnation>,
 }
 
@@ -56,8 +57,8 @@ impl Checker for TwoAccusers {
 }
 
 impl TwoAccusers {
-    /// Whoever lost its source in this event may have accused it. Who drew from several cannot tell
-    /// which was wrong, and accuses none.
+    /// A reader that lost its source in this event may have accused it. A reader that drew from
+    /// several sources cannot tell which was wrong, and accuses none.
     fn note_accusers(&mut self, before: &Snapshot, after: &Snapshot) {
         let edges = |books: &Snapshot| -> Vec<_> {
             books.models.values().flat_map(|model| model.edges.clone()).collect()
@@ -72,7 +73,8 @@ impl TwoAccusers {
         }
     }
 
-    /// A copy that was fenced on the word of others than enough.
+    /// A copy that was fenced on the word of fewer than two replicas, or as the last of its
+    /// version.
     fn fenced(
         &self,
         before: &Snapshot,
@@ -95,12 +97,13 @@ impl TwoAccusers {
                 format!("{name} was fenced by {accusers}, of {holders} who hold {version}")
             })
         });
-        // Others may have been fenced in the same event for their own digests.
+        // Other copies may have been fenced in the same event for their own digests; this looks
+        // only at an event in which the server fenced accused copies.
         few.take(accused as usize).next()
     }
 }
 
-/// A group that is over because of what another one reported.
+/// A group that ended because of another group's report.
 fn evicted(
     before: &ModelSnapshot,
     after: &ModelSnapshot,
@@ -110,7 +113,7 @@ fn evicted(
     let over = |replica| matches!(replica, ReplicaState::Broken | ReplicaState::Closing);
     let evicted = before.replicas.iter().find(|old| {
         let now = same_life(after, old.incarnation).map(|now| now.state);
-        // A seed that has nothing yet is no source: it ends when its version has come otherwise.
+        // An empty seed is no source: it ends when its version has come another way.
         let unborn = is_seed(old) && old.version.is_none();
         let alive = old.incarnation != reports && !over(old.state) && !unborn;
         alive && now.is_none_or(over)

@@ -1,5 +1,5 @@
-//! T5, from outside: what a server remembers is bounded by who is there and what they hold, and one
-//! event has it say a few things to each.
+//! T5, from outside: a server's memory is bounded by its shards and their versions, and one event
+//! makes the server say only a few things to each shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +8,28 @@ use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact, Who};
 
-/// What is said of a server that nobody is at: its configuration, counters and tables.
+/// Bytes of a server without sessions: its configuration, counters and tables.
 const ALONE: usize = 8_000;
-/// Of one session, with its part of a group, of the calls that not all shards have gone past, and of what
-/// it reads: twice what worlds show.
+/// Bytes for each session: its part of a group, the calls that not all shards have gone past, and
+/// its reads. Twice what worlds show.
 const PER_SESSION: usize = 4_000;
-/// Of one version: its content is remembered, and that it was lost.
+/// Bytes for each version: its content, and the record that it was lost.
 const PER_VERSION: usize = 400;
-/// Leases of silence after which a shard is not there any more, for certain.
+/// After this many leases of silence a shard is certainly gone.
 const SILENCE: u64 = 5;
-/// What one event has the server say to one shard. Worlds show four: it is open, has an answer, and is to
-/// do something for others; and a source for each that is lost in the same event.
+/// Most messages of one event to one shard. Worlds show four (the session is open, has an answer,
+/// and is to do something for others), and one more for each source that is lost in the same event.
 const AT_ONCE: usize = 30;
 
-/// Goes by messages, and by the length of all that the server holds.
+/// Uses messages, and the length of everything that the server holds.
 pub(super) struct BoundedServer {
     lease: Span,
     /// When each shard was heard last.
     heard: BTreeMap<(Incarnation, u32), Time>,
-    /// When anybody was.
+    /// When any shard was heard last.
     last: Time,
     versions: BTreeSet<Version>,
-    /// What this event has had the server say, by process.
+    /// How many messages this event has made the server send, by process.
     said: BTreeMap<usize, usize>,
 }
 
@@ -41,7 +41,8 @@ impl BoundedServer {
 
     fn heard(&mut self, now: Time, who: &Who) {
         if now > self.last + self.lease {
-            // It was held up, and listens for as long as ever before it takes anybody's silence for one.
+            // The server was held up. It gives every shard the full time again before it counts
+            // silence.
             self.heard.values_mut().for_each(|heard| *heard = now);
         }
         self.last = now;

@@ -1,5 +1,5 @@
-//! T6: nobody is believed about a past. Terms grow by steps of servers, epochs by runs that a server
-//! began; what is listed was published; and nobody has another's place.
+//! T6: no claim about a past is believed. Terms grow by steps of servers, epochs by runs that a
+//! server began; every listed version was published; and no group takes another group's place.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -13,10 +13,11 @@ use crate::parts::pretender::ADDRESS;
 
 #[derive(Default)]
 pub(super) struct ProvedPast {
-    /// The latest step of a term, and the newest epoch, that a server has come to.
+    /// The latest step of a term that a server has reached.
     step: u64,
+    /// The newest epoch that a server has reached.
     epoch: u64,
-    /// Numbers that somebody called `publish` with.
+    /// Version numbers of all `publish` calls.
     published: BTreeSet<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! W1: what a `wait` waited for held at the revision with which it was answered, and nobody waits on for
-//! what is so.
+//! W1: the condition of a `wait` held at the revision of its answer, and no `wait` outlasts its
+//! condition becoming true.
 
 mod woken;
 
@@ -28,9 +28,9 @@ struct Moment {
 pub(super) struct Conditions {
     waits: BTreeMap<(Incarnation, OpSeq), Condition>,
     before: Option<Rc<Snapshot>>,
-    /// What was before and after each event while somebody waited; repetitions are left out.
+    /// The model before and after each event with a running `wait`; repetitions are left out.
     events: Vec<[Moment; 2]>,
-    /// Said by the event whose books are still to be seen.
+    /// Answers of the current event; its books come after them.
     said: Vec<(Freshness, Arc<Listing>)>,
 }
 
@@ -43,7 +43,7 @@ impl Checker for Conditions {
         match fact {
             Fact::Heard { who, message: ClientMessage::Call { seq, call, .. }, .. } => {
                 let incarnation = who.incarnation?;
-                // A shard goes on only after its answer.
+                // A shard makes its next call only after the answer, so its earlier `wait` is over.
                 self.waits.remove(&(incarnation, OpSeq(seq.0.saturating_sub(1))));
                 let Call::Wait { until } = call else { return None };
                 self.waits.insert((incarnation, *seq), *until);
@@ -69,7 +69,8 @@ impl Conditions {
                 selector.pick(&available).is_some()
             }
             Condition::Held(held) => {
-                // The listing says what is held; the books will say by whom it had to be.
+                // The listing says which replicas hold the version; the books of this event say
+                // which had to.
                 self.said.push((held, Arc::clone(listing)));
                 true
             }
@@ -113,9 +114,10 @@ fn counts(replica: &ReplicaSnapshot) -> bool {
     replica.role == Role::Rollout && !over && registered == replica.num_shards as usize
 }
 
-/// Whether a condition can have held at some point of an event: who counted before and after it
-/// counted throughout, who did at one end may have. The order within is not seen: a server that
-/// was suspended may evict half of the rollouts in one event, and answer between two of them.
+/// Whether a condition can have held at some point of an event. The order within the event is not
+/// seen: a rollout that counted before and after it counted throughout, a rollout that counted at
+/// one end may have counted. A server that was suspended may evict half of the rollouts in one
+/// event, and answer between two of them.
 fn held_within([before, after]: &[Moment; 2], held: &Freshness, listing: &Listing) -> bool {
     let Some(latest) = listing.versions.keys().next_back() else { return false };
     let oldest = match held.oldest {

@@ -171,8 +171,8 @@ impl World {
         }
     }
 
-    /// Spoils the memory of a victim that holds a sealed version. Before the seal nobody could notice, so weightcast
-    /// could not be blamed.
+    /// Spoils the memory of a victim that holds a sealed version. Before the seal no digest could
+    /// show the change, so weightcast could not be blamed.
     fn spoil_published(&mut self, victim: usize) {
         if self.processes[victim].version().is_some_and(|version| self.has_content(version)) {
             self.spoil(victim);

@@ -3,7 +3,7 @@
 use weightcast_protocol::Span;
 use weightcast_protocol::message::Call;
 
-/// The next thing that a group does, all its shards alike.
+/// The next action of a group, the same for all its shards.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Makes this call, with this deadline.

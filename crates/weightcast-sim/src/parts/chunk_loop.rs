@@ -1,16 +1,16 @@
-//! One shard's read: which chunk next, when to look how far the source is, and what this shard may
-//! tell its own readers.
+//! One shard's read: which chunk is next, when to ask for the source's progress, and what this
+//! shard may tell its own readers.
 //!
-//! It stands for the transports: there a reader waits at its source for more, and progress hangs on
-//! the export, so on its generation (`weightcast-transport/src/piece/filling.rs`, and its contract tests);
-//! here it looks, and is told of a generation by name, so that a reader which takes one for another
-//! can be seen (S4).
+//! This is a model of the transports. There a reader waits at its source, and progress belongs to
+//! the export, so to its generation (`weightcast-transport/src/piece/filling.rs`, and its contract
+//! tests). Here a reader polls, and each progress names its generation, so that a checker can see a
+//! reader that takes one generation for another (S4).
 
 use std::cmp::Ordering;
 
 use weightcast_protocol::{Generation, Span, Time};
 
-/// What a source tells: the first so many chunks of a generation are there.
+/// What a source tells of its progress: the first `count` chunks of a generation are there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) generation: Generation,
@@ -30,7 +30,7 @@ pub(crate) enum Next {
     Read(u32),
     /// Ask the source for its progress; then report `looked`.
     Look,
-    /// Nothing before then, unless a chunk arrives.
+    /// Do nothing before this time, unless a chunk arrives.
     Wait(Time),
     /// All chunks are there.
     Done,
@@ -46,12 +46,12 @@ pub(crate) struct MovedOn;
 #[derive(Clone, Debug)]
 struct Upstream {
     generation: Generation,
-    /// How long it may have nothing new.
+    /// How long the source may have nothing new.
     patience: Span,
     moved_at: Time,
     look_at: Time,
     pause: Span,
-    /// Progress of another generation counts as well: the mutant.
+    /// The mutant: progress of another generation counts too.
     untagged: bool,
 }
 
@@ -59,22 +59,22 @@ struct Upstream {
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkLoop {
     chunks: u32,
-    /// Chunks that the source has.
+    /// How many chunks the source has.
     available: u32,
-    /// The first so many chunks are here.
+    /// How many chunks are here: the first ones.
     count: u32,
     upstream: Option<Upstream>,
 }
 
 impl ChunkLoop {
-    /// Reads all of `chunks` but the first `kept`, which are here already and verified, from a
-    /// source that has them all.
+    /// Reads `chunks` chunks from a source that has them all, except the first `kept`, which are
+    /// here already and verified.
     pub(crate) fn new(chunks: u32, kept: u32) -> Self {
         Self { chunks, available: chunks, count: kept.min(chunks), upstream: None }
     }
 
-    /// The same from a source that is being filled itself and serves at `generation`; it is given
-    /// up once it has had nothing new for `patience`.
+    /// The same from a source that is being filled itself and serves at `generation`. The source is
+    /// given up once it has had nothing new for `patience`.
     pub(crate) fn following(
         chunks: u32,
         kept: u32,
@@ -94,8 +94,8 @@ impl ChunkLoop {
         Self { available: read.count, upstream: Some(upstream), ..read }
     }
 
-    /// Takes progress of any generation for the source's, so that a checker can be seen to
-    /// notice.
+    /// Plants the mutant, so that the checker of S4 can be seen to notice: progress of any
+    /// generation counts as the source's.
     pub(crate) fn untagged(mut self, untagged: bool) -> Self {
         if let Some(upstream) = &mut self.upstream {
             upstream.untagged = untagged;
@@ -120,13 +120,13 @@ impl ChunkLoop {
         }
     }
 
-    /// The source was asked. Counts never go down within a generation.
+    /// Takes the source's progress. Counts never go down within a generation.
     pub(crate) fn looked(&mut self, now: Time, told: Progress) -> Result<(), MovedOn> {
         let Some(upstream) = &mut self.upstream else { return Ok(()) };
         let count = match told.generation.cmp(&upstream.generation) {
             _ if upstream.untagged => told.count,
             Ordering::Equal => told.count,
-            // The source has not begun to tell.
+            // The source still tells the progress of its generation before.
             Ordering::Less => 0,
             Ordering::Greater => return Err(MovedOn),
         };
@@ -142,13 +142,13 @@ impl ChunkLoop {
         Ok(())
     }
 
-    /// The chunk that was to be read is here. How many are by now.
+    /// The next chunk has arrived. Returns how many chunks are here.
     pub(crate) fn arrived(&mut self) -> u32 {
         self.count += 1;
         self.count
     }
 
-    /// The first so many chunks are here: what is kept if another source is to go on.
+    /// How many chunks are here: these are kept if the read goes on at another source.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
@@ -183,7 +183,7 @@ mod tests {
     fn a_source_that_is_being_filled_is_never_overtaken() {
         let mut read = ChunkLoop::following(3, 0, GENERATION, PATIENCE, at(0));
         assert_eq!(read.next(at(0)), Next::Look);
-        // What is told is still of the generation before, which was complete.
+        // The progress is still of the generation before, which was complete.
         assert_eq!(read.looked(at(0), told(Generation(4), 3)), Ok(()));
         assert_eq!(read.next(at(0)), Next::Wait(at(2)));
         assert_eq!(read.next(at(2)), Next::Look);
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(read.next(at(2)), Next::Read(chunk));
             assert_eq!(read.arrived(), chunk + 1);
         }
-        // It does not go back within a generation.
+        // Progress does not go back within a generation.
         assert_eq!(read.looked(at(3), told(GENERATION, 1)), Ok(()));
         assert!(matches!(read.next(at(3)), Next::Wait(_)));
         assert_eq!(read.looked(at(9), told(GENERATION, 3)), Ok(()));

@@ -10,7 +10,7 @@ use crate::settings::options::WorldOptions;
 /// A machine with a reference server.
 #[derive(Debug)]
 pub(crate) struct ServerHost {
-    /// `None` while it is down.
+    /// `None` while the server is down.
     pub(crate) server: Option<Server>,
     /// How often the server has been started.
     pub(crate) life: u32,

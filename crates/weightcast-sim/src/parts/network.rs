@@ -11,10 +11,11 @@ use crate::parts::queue::Life;
 #[derive(Debug)]
 pub(crate) struct SessionStream {
     pub(crate) client: Life,
-    /// Where its server runs.
+    /// The machine whose server the stream leads to.
     host: usize,
-    /// When the last message each way arrives: the next can't overtake it.
+    /// When the last message to the server arrives. The next message can't overtake it.
     up: Time,
+    /// The same for messages to the process.
     down: Time,
 }
 
@@ -61,7 +62,7 @@ impl Network {
         there.map(|(id, _)| *id).collect()
     }
 
-    /// What is sent one way on a stream does not arrive before then.
+    /// Messages sent one way on a stream do not arrive before `until`.
     pub(crate) fn stall(&mut self, stream: ConnectionId, up: bool, until: Time) {
         if let Some(stream) = self.streams.get_mut(&stream) {
             let way = if up { &mut stream.up } else { &mut stream.down };
@@ -69,7 +70,7 @@ impl Network {
         }
     }
 
-    /// When a message sent now arrives at the server, if the stream still carries any.
+    /// When a message sent now arrives at the server; `None` if the stream is broken.
     pub(crate) fn up(&mut self, stream: ConnectionId, now: Time, rng: &mut Rng) -> Option<Time> {
         let arrives = now + self.delay(rng);
         let stream = self.streams.get_mut(&stream)?;
@@ -85,7 +86,7 @@ impl Network {
         Some(stream.down)
     }
 
-    /// How long a message takes: mostly below 2 ms, `late` times of a thousand much more.
+    /// How long a message takes: at most 2 ms, but 10 ms or more for `late` of a thousand messages.
     pub(crate) fn delay(&self, rng: &mut Rng) -> Span {
         let micros = if rng.chance(self.late) {
             rng.between(10_000, self.late_by.0 / 1_000)

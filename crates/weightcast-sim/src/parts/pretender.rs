@@ -1,4 +1,5 @@
-//! What the lying client has come by: a client with the job's token that makes pasts up.
+//! What the pretender has got so far. The pretender is a client with the job's token that makes
+//! pasts up.
 
 use weightcast_protocol::Ticket;
 use weightcast_protocol::message::Open;
@@ -9,10 +10,10 @@ pub(crate) const ADDRESS: &str = "pretender";
 /// The state of the lying client.
 #[derive(Debug, Default)]
 pub(crate) struct Pretender {
-    /// Streams that it has opened.
+    /// Streams that the pretender has opened.
     pub(crate) streams: u64,
-    /// The session that it opened honestly, and the ticket that it was given.
+    /// The session that the pretender opened honestly, and its ticket.
     pub(crate) own: Option<(Open, Ticket)>,
-    /// The session that it asks for now.
+    /// The session that the pretender asks for now.
     pub(crate) asks: Option<Open>,
 }

@@ -21,29 +21,30 @@ pub(crate) struct Process {
     pub(crate) num_shards: u32,
     pub(crate) role: Role,
     pub(crate) epoch: EpochPolicy,
-    /// Whether its updates leave crossings to seed replicas.
+    /// Whether updates of the process leave crossings to seed replicas.
     pub(crate) offload_seeding: bool,
     pub(crate) life: u32,
     pub(crate) clock: DriftingClock,
     /// None while the process is down.
     pub(crate) session: Option<Session>,
-    /// What its session has asked for.
+    /// What the session has asked for.
     pub(crate) host: VirtualHost<ChunkRead, StagedMemory>,
-    /// Streams asked for: only the last one counts.
+    /// How many streams the session has asked for. Only the last one counts.
     pub(crate) streams: u64,
     pub(crate) memory: TaggedMemory,
     pub(crate) location: Location,
-    /// What it tells of its progress; there may be more of that generation, never less (F13).
+    /// The progress that readers are told. There may be more of that generation, never less (F13).
     pub(crate) progress: Progress,
     pub(crate) export: ExportId,
-    /// How many chunks of an unfinished read were there when they were fenced.
+    /// How many chunks are kept in memory that is not served: those of the last fence, and those
+    /// that the running read has added.
     pub(crate) left: u32,
-    /// On whose behalf it is, if it is an offload or seed replica's.
+    /// What the process was made for, if it belongs to an offload or seed replica.
     pub(crate) copy_of: Option<CopyOf>,
-    /// Suspended until then.
+    /// The process is suspended until then.
     pub(crate) paused_until: Time,
     pub(crate) trouble: Trouble,
-    /// When its session's timer was last planned for.
+    /// When the session's timer was last planned for.
     pub(crate) timer_at: Option<Time>,
     pub(crate) program: ProgramState,
 }
@@ -51,29 +52,31 @@ pub(crate) struct Process {
 /// What is wrong with a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
-    /// Can't reach any server until then.
+    /// The process can't reach any server until then.
     pub(crate) cut_off_until: Time,
-    /// Can't reach these servers until then.
+    /// The process can't reach these servers until then.
     pub(crate) rift_until: BTreeMap<usize, Time>,
-    /// Its data port does not answer until then.
+    /// The data port does not answer until then.
     pub(crate) mute_until: Time,
-    /// Reads from it take long until then.
+    /// Reads from the process are slow until then.
     pub(crate) slow_until: Time,
-    /// It makes no call until then.
+    /// The program makes no call until then.
     pub(crate) dawdles_until: Time,
-    /// It dies in the middle of what its session says next, for so long.
+    /// The process dies between two outputs of its session's next event, and stays down for this
+    /// long.
     pub(crate) dies_halfway: Option<Span>,
-    /// Its next call is another than its group's.
+    /// The next call differs from the group's.
     pub(crate) diverts: bool,
-    /// It lies about its next read.
+    /// The process lies about its next read.
     pub(crate) lies: bool,
-    /// It shows the digests of what it is to read next, and reads nothing.
+    /// The process reports its next read with the right digests, and reads nothing.
     pub(crate) claims: bool,
-    /// Its memory was changed under a version, on purpose: it is not to blame for its content.
+    /// The memory was changed on purpose while a version was held: its content is not weightcast's
+    /// fault.
     pub(crate) spoiled: bool,
 }
 
-/// How long the shards of a staged update may take to copy it into place.
+/// How long the shards of a staged update may take to install.
 pub(crate) const INSTALL_DEADLINE: Span = Span::from_millis(1_500);
 
 /// A read that runs.
@@ -91,36 +94,39 @@ pub(crate) struct ChunkRead {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StagedMemory {
     pub(crate) memory: TaggedMemory,
-    /// The first so many chunks are here.
+    /// How many chunks are here: the first ones.
     pub(crate) count: u32,
 }
 
-/// On whose behalf a process holds memory.
+/// The owner of the memory that an offload or seed process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyOf {
     pub(crate) owner: Life,
     pub(crate) version: Version,
-    /// The generation at which the owner held it.
+    /// The generation at which the owner held the version.
     pub(crate) generation: Generation,
-    /// What the owner was asked, if it is a seed.
+    /// The number of the server's request to the owner, if this is a seed.
     pub(crate) ask: Option<u64>,
-    /// The owner has been told that nothing came of it: it is told of each copy's end once, as in the runtime.
+    /// The owner's session has been told of the failure. The session is told of the end of each
+    /// copy once, as in the runtime.
     pub(crate) told: bool,
 }
 
 /// Where a process is in its program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgramState {
-    /// This life is about another model than all others.
+    /// This life uses a model of its own, not the common one.
     pub(crate) stray: bool,
     /// Whether the memory is registered.
     pub(crate) registered: bool,
     /// Calls made in this life.
     pub(crate) position: u32,
     pub(crate) pending: Option<RunningCall>,
-    /// The version that the memory still holds after it was unpublished.
+    /// The last version that was published or committed, as long as the memory still has its bytes,
+    /// even after `unpublish`.
     pub(crate) kept: Option<Version>,
-    /// The server refused what was published, or `unpublish` did not end in time: it is next.
+    /// The next action is `unpublish`: the server refused the copy, an `unpublish` timed out, or
+    /// the group's memory was spoiled.
     pub(crate) must_unpublish: bool,
     /// The last revision seen.
     pub(crate) revision: Revision,

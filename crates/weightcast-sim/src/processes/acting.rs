@@ -60,7 +60,8 @@ impl World {
         config.patience = Span(self.options.lease.0 / 2);
         config.pace_window = Span::from_millis(300);
         config.slow_patience = Span::from_millis(200);
-        // Far below the pace of the slowest crossing, far above that of a slow source (a hundredth of the usual pace).
+        // Below the pace of the slowest crossing (8 times the longest chunk time), far above that
+        // of a slow source (100 times).
         config.slow_pace = CHUNK_BYTES * 1_000_000_000 / (12 * self.options.chunk_time.0);
         // A session tries all servers of its list in less than a lease (L5).
         config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));

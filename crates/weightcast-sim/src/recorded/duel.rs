@@ -1,6 +1,6 @@
-//! Three servers took over from each other 25 times after the last fault. All shards of the trainers were
-//! refused until the clients of the server before had come over, kept on asking, and each passive
-//! server that they asked acted for them.
+//! Three servers took over from each other 25 times after the last fault. All shards of the
+//! trainers were refused until the clients of the server before had come over. They kept on asking,
+//! and each passive server that they asked became active.
 
 use weightcast_protocol::Span;
 

@@ -1,6 +1,6 @@
-//! Two rollouts behind one source: each waited for most of its deadline, read for the rest, was cut off,
-//! and began at zero with its next call, for ever. Both have one shard here, so that each read takes most
-//! of a deadline; one had two.
+//! Two rollouts shared one source. Each waited for most of its deadline, read for the rest, was cut
+//! off, and began at zero with its next call, for ever. Both have one shard here, so that each read
+//! takes most of a deadline; in the world that was found one of them had two.
 
 use weightcast_protocol::Span;
 

@@ -1,8 +1,8 @@
 //! Worlds that are written down, because something went wrong in them once.
 //!
-//! What a seed means changes whenever something new is drawn. Here the groups, the settings and every
-//! fault stand as they were: when, whom, until when. The rest (how long a message takes, what a program
-//! calls next) is drawn from any seed, and the story is the same with most of them.
+//! A seed means another world whenever something new is drawn. So a recorded world fixes its
+//! groups, its settings and every fault: kind, victim, begin and end. The rest (how long a message
+//! takes, what a program calls next) is drawn from any seed, and most seeds show the same failure.
 
 mod duel;
 mod line;
@@ -15,15 +15,15 @@ use crate::settings::options::WorldOptions;
 use crate::settings::strike::Strike;
 use crate::world::World;
 
-/// A fault as it is written down: milliseconds at which it begins and is over.
+/// A recorded fault: begin in milliseconds, kind, victim, end in milliseconds.
 type StrikeRow = (u64, FaultKind, usize, u64);
 
 /// A world that is written down.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded {
-    /// Its name.
+    /// The world's name.
     pub name: &'static str,
-    /// What went wrong in it.
+    /// What went wrong in the world.
     pub about: &'static str,
     options: fn() -> WorldOptions,
     /// Shards and datacentre of each group: trainers first, then rollouts.
@@ -33,11 +33,11 @@ pub struct Recorded {
     strikes: &'static [StrikeRow],
 }
 
-/// All of them.
+/// All recorded worlds.
 pub const RECORDED: &[Recorded] = &[duel::DUEL, line::LINE];
 
 impl Recorded {
-    /// Plays it; what is not written down is drawn from the seed.
+    /// Plays the world. Everything that is not written down is drawn from the seed.
     pub fn play(&self, seed: u64, safeguards: Safeguards) -> Report {
         let options = WorldOptions { faults: FaultCounts::none(), safeguards, ..(self.options)() };
         World::scripted(seed, options, self.groups, self.crossing_cost, &self.strikes())

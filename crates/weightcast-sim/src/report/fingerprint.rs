@@ -1,8 +1,9 @@
 //! A world's fingerprint: one number for its whole course.
 //!
-//! The number is a hash of the time, the kind and the ids of every event, and of every output of servers and
-//! sessions. Texts for people, names of types and fields, and `{:?}` are left out, so a renaming or a better sentence
-//! keeps the number, and a changed decision does not. A variant counts by its place in its enum: new ones go last.
+//! The number is a hash of the time, the kind and the ids of every event, and of every output of
+//! servers and sessions. Texts for people, names of types and fields, and `{:?}` are left out. So a
+//! renaming or a better sentence keeps the number, and a changed decision does not. A variant
+//! counts by its place in its enum, so new variants go last.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
@@ -14,12 +15,12 @@ use weightcast_protocol::{CallError, Time};
 
 use crate::parts::queue::{ProcessStep, WorldEvent};
 
-/// Everything so far.
+/// The hash of everything so far.
 #[derive(Default)]
 pub(crate) struct Fingerprint(DefaultHasher);
 
 impl Fingerprint {
-    /// Something happens.
+    /// An event happens.
     pub(crate) fn event(&mut self, at: Time, event: &WorldEvent) {
         at.hash(&mut self.0);
         discriminant(event).hash(&mut self.0);
@@ -40,7 +41,7 @@ impl Fingerprint {
         }
     }
 
-    /// A session wants this done.
+    /// A session has put this out.
     pub(crate) fn session_output(&mut self, output: &Output) {
         match output {
             Output::Send(message) => self.said_by_client(message),
@@ -56,7 +57,7 @@ impl Fingerprint {
         }
     }
 
-    /// A server wants this done.
+    /// A server has put this out.
     pub(crate) fn server_output(&mut self, output: &ServerOutput) {
         match output {
             ServerOutput::Send { to, message } => {
@@ -67,7 +68,7 @@ impl Fingerprint {
         }
     }
 
-    /// The number, with what the server counted.
+    /// The fingerprint, with the server's counters.
     pub(crate) fn end(&mut self, counters: &Counters) -> u64 {
         counters.hash(&mut self.0);
         self.0.finish()

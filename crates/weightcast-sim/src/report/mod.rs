@@ -1,4 +1,4 @@
-//! What came of a world.
+//! The report on one world.
 
 pub(crate) mod fingerprint;
 pub(crate) mod story;
@@ -10,18 +10,18 @@ use weightcast_protocol::server::Counters;
 
 use crate::sights::coverage::Point;
 
-/// What came of one world.
+/// The report on one world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Its seed.
+    /// The world's seed.
     pub seed: u64,
     /// Events played.
     pub events: u64,
-    /// Of all that happened, in order: equal for equal runs.
+    /// Hash of everything that happened, in order: equal for equal runs.
     pub fingerprint: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Calls that ended, by how.
+    /// Calls that ended, by call and result.
     pub calls: BTreeMap<String, u64>,
     /// Points of the coverage table that were reached.
     pub points: BTreeSet<Point>,
@@ -34,10 +34,10 @@ pub struct Report {
 /// An invariant that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvariantViolation {
-    /// Its name, as in `docs/invariants.md`; `panic` if the protocol's code gave up, `hang` if the world
-    /// would have gone on for ever.
+    /// The invariant's name, as in `docs/invariants.md`; `panic` if the protocol's code panicked,
+    /// `hang` if the world would have gone on for ever.
     pub invariant: String,
-    /// Number of the event that showed it.
+    /// Number of the event that showed the violation.
     pub step: u64,
     /// When, on the world's clock.
     pub at: Time,
@@ -46,7 +46,7 @@ pub struct InvariantViolation {
 }
 
 impl Report {
-    /// Violations kept: the first says it all, a flood says no more.
+    /// Most violations that are kept: the first says the most, a flood says no more.
     const MAX_VIOLATIONS: usize = 100;
 
     pub(crate) fn violated(&mut self, at: Time, invariant: &str, detail: String) {

@@ -1,4 +1,4 @@
-//! The story of one world: a line for everything that a person would want to know of a run.
+//! The story of one world: a line for each fact that people want to know of a run.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -14,15 +14,15 @@ use crate::settings::options::WorldOptions;
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoryEvent {
-    /// Number of the event in which it did.
+    /// Number of the world's event in which it happened.
     pub step: u64,
     /// When, on the world's clock.
     pub at: Time,
-    /// Who: `replica/shard`, or `world`.
+    /// The process, as `replica/shard`, or `world`.
     pub who: String,
-    /// What.
+    /// What happened, in words.
     pub what: String,
-    /// The invariant that did not hold, if it is about one.
+    /// The invariant that did not hold, if the line is about a violation.
     pub invariant: Option<String>,
 }
 
@@ -63,7 +63,7 @@ struct StoryViolation<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// What happened in these steps, and everything that was violated.
+    /// The story of these steps, and all violations of the world.
     pub fn of(
         report: &'a Report,
         options: &WorldOptions,
@@ -102,7 +102,8 @@ impl fmt::Display for Story<'_> {
     }
 }
 
-/// Which process a fact is about, and what it says; `None` if it is of no interest.
+/// The process that a fact is about, and the fact in words; `None` for facts that a story leaves
+/// out.
 pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
     let (process, what) = match fact {
         Fact::Heard { who, message, .. } => (who.process, heard(message)?),

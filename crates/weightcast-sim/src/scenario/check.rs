@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::setting::{GroupSetting, ScriptStep, Setting, Verb};
 
-/// Workers of one scenario: a stream's name has room for so many.
+/// Most workers of one scenario: the name of a stream has this much room.
 const WORKERS: u64 = 1 << 20;
 
 /// Why a scenario can't be played.
@@ -13,7 +13,7 @@ pub enum ScenarioError {
     /// The text is not a scenario.
     #[error("not a scenario: {reason}")]
     Syntax {
-        /// Where and why.
+        /// What is wrong, and where.
         reason: String,
     },
     /// A case makes no sense.
@@ -21,25 +21,25 @@ pub enum ScenarioError {
     Setting {
         /// The case.
         case: String,
-        /// What is wrong, and with what.
+        /// What is wrong, and in which field.
         reason: String,
     },
-    /// The script was played, but calls that it makes never ended.
+    /// The script was played, but some of its calls never ended.
     #[error("case {case:?}: after {at_s} s of nothing else {waiting} calls still wait, {example}")]
     Unfinished {
         /// The case.
         case: String,
-        /// When it was given up.
+        /// Time of the last event played, in seconds.
         at_s: f64,
-        /// How many calls.
+        /// How many calls still wait.
         waiting: usize,
-        /// One of them.
+        /// One of the waiting calls.
         example: String,
     },
 }
 
 impl Setting {
-    /// What is wrong with it, if anything is.
+    /// Returns what is wrong with the setting, if anything is.
     pub(super) fn check(&self) -> Result<(), String> {
         positive("shards", self.shards.into())?;
         self.check_numbers()?;

@@ -1,4 +1,4 @@
-//! The machines of a scenario: where each worker runs, and over which links two of them meet.
+//! The machines of a scenario: where each worker runs, and which links lie between two workers.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ pub(super) struct WorkerPlace {
     pub(super) replica: u32,
     pub(super) shard: u32,
     pub(super) location: Location,
-    /// The worker beside which it has CPU memory, if it is there for seeds only.
+    /// The worker in whose host this place has CPU memory, if the place is for seeds only.
     pub(super) seeds_for: Option<usize>,
-    /// What it sends through: its card, and the host's card to other datacentres.
+    /// Links to send through: the worker's card, and the host's card to other datacentres.
     sends: [usize; 2],
-    /// What it receives through.
+    /// Links to receive through, in the same order.
     receives: [usize; 2],
 }
 
@@ -81,8 +81,8 @@ impl Topology {
         }
     }
 
-    /// A host's cards, the one to other datacentres last; each sends on one link and receives on
-    /// the next.
+    /// Adds the links of a host's cards, and returns each card's outgoing link; the card to other
+    /// datacentres comes last. The incoming link of a card is the next one.
     fn host(&mut self, setting: &Setting, host: &str, datacentre: &Datacentre) -> Vec<usize> {
         let goodput = &setting.goodput;
         let inner = (0..datacentre.nics_per_host)

@@ -1,4 +1,4 @@
-//! What is predicted beside what is reported.
+//! Predicted values beside reported ones.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use super::play;
 /// One case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseComparison {
-    /// Its name.
+    /// The case's name.
     pub case: String,
-    /// What the figure says, and what was played.
+    /// Reported and predicted values.
     pub rows: Vec<ComparedValue>,
     /// What was played.
     pub outcome: Outcome,
@@ -25,17 +25,17 @@ pub struct CaseComparison {
 pub struct ComparedValue {
     /// What is compared.
     pub what: String,
-    /// As played, or as calculated.
+    /// The value that was played, or calculated.
     pub predicted: Option<f64>,
-    /// As reported, if it is.
+    /// The reported value, if there is one.
     pub reported: Option<f64>,
     /// Predicted divided by reported.
     pub ratio: Option<f64>,
     /// How the reported value is known.
     pub origin: Origin,
-    /// Where it is said.
+    /// Where the value is reported.
     pub source: String,
-    /// Nothing was played for this: arithmetic.
+    /// The value is arithmetic: nothing was played for it.
     pub formula: bool,
 }
 

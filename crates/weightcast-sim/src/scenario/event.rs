@@ -16,7 +16,7 @@ pub(super) enum ScenarioEvent {
     Script(usize),
     /// A process starts.
     Start(usize),
-    /// A flow has brought all that was asked for, or another unit.
+    /// A flow has brought everything that was asked for, or another unit.
     End(End),
     Worker(WorkerLife, Happening),
 }
@@ -28,12 +28,12 @@ pub(super) enum Happening {
     Message(ConnectionId, ServerMessage),
     Gone(ConnectionId),
     Timer,
-    /// What it has published is digested.
+    /// The published memory is digested.
     Sealed(Generation),
     /// A task begins, or goes on.
     Task(Task),
-    /// Its source has so many units for it.
+    /// The worker's source has this many units.
     Told(OpSeq, Attempt, u32),
-    /// It gives its source up.
+    /// The worker gives its source up, for this reason.
     Lost(OpSeq, Attempt, &'static str),
 }

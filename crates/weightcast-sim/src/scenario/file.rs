@@ -12,12 +12,12 @@ use super::setting::Setting;
 pub struct Scenario {
     /// Where the reported values come from.
     pub figure: String,
-    /// What is measured there, and how.
+    /// What the figure measures, and how.
     pub about: String,
-    /// What the source does not say and is assumed here.
+    /// Assumptions where the source says nothing.
     #[serde(default)]
     pub assumptions: Vec<String>,
-    /// What all cases have in common; each changes it.
+    /// The setting that all cases share; each case changes it.
     setting: Value,
     /// The runs, each a change of the setting.
     pub cases: Vec<Case>,
@@ -27,14 +27,14 @@ pub struct Scenario {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Its name.
+    /// The case's name.
     pub name: String,
-    /// What is different, as a merge patch (RFC 7396) of the setting.
+    /// The case's changes, as a merge patch (RFC 7396) of the setting.
     #[serde(default)]
     change: Value,
     /// What the source reports.
     pub reported: Vec<Reported>,
-    /// Arithmetic on other systems: nothing is played.
+    /// Arithmetic on other systems; nothing is played for it.
     #[serde(default)]
     pub formulas: Vec<StallFormula>,
 }
@@ -45,15 +45,15 @@ pub struct Case {
 pub struct Reported {
     /// What is measured.
     pub measure: Measure,
-    /// Of which group's calls only.
+    /// Only calls of this group count, if one is given.
     pub group: Option<String>,
-    /// Of calls for this version only.
+    /// Only calls for this version count, if one is given.
     pub version: Option<u64>,
-    /// What is reported; none if it stands in a plot only.
+    /// The reported value; none if it stands in a plot only.
     pub value: Option<f64>,
     /// How the value is known.
     pub origin: Origin,
-    /// Where it is said, or what it follows from.
+    /// Where the value is reported, or what it follows from.
     pub source: String,
 }
 
@@ -67,7 +67,7 @@ pub enum Origin {
     Derived,
     /// It can only be read off a plot.
     Plot,
-    /// Nobody reports it; shown for its own sake.
+    /// The value is not reported; the predicted one is shown for its own sake.
     Unreported,
 }
 
@@ -75,42 +75,43 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Sum over all shards of the time that they waited for weights, in seconds.
+    /// Total time that shards waited for weights, in seconds.
     TotalStallS,
-    /// Its mean over the shards.
+    /// Mean wait.
     MeanStallS,
-    /// The least of any shard.
+    /// Shortest wait.
     LeastStallS,
-    /// Its median over the shards.
+    /// Median wait.
     MedianStallS,
-    /// The longest of any shard.
+    /// Longest wait.
     LongestStallS,
-    /// From the first of these calls to the end of the last.
+    /// Time from the first ask to the end of the last wait.
     SpanS,
-    /// The bytes between datacentres.
+    /// GB that crossed between datacentres; of all groups.
     CrossedGb,
 }
 
-/// Arithmetic that is no more than that: `gpus * gb / gb_s` seconds of stall in total.
+/// Plain arithmetic: `gpus * gb / gb_s` seconds of stall in total.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StallFormula {
-    /// Of which system, and what it assumes.
+    /// The system, and the assumptions.
     pub name: String,
-    /// GPUs that wait.
+    /// How many GPUs wait.
     pub gpus: f64,
-    /// What each waits for, in GB.
+    /// GB that each GPU waits for.
     pub gb: f64,
-    /// How fast that comes, in GB/s.
+    /// Rate at which they come, in GB/s.
     pub gb_s: f64,
-    /// The total that is reported, if one is.
+    /// The reported total, if there is one.
     pub reported_s: Option<f64>,
 }
 
 impl Scenario {
     /// Reads a scenario.
     ///
-    /// Errors: `Syntax` if it is not a scenario, `Setting` if one of its cases makes no sense.
+    /// Errors: `Syntax` if the text is not a scenario, `Setting` if one of its cases makes no
+    /// sense.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let scenario: Self = serde_json::from_str(text)
             .map_err(|error| ScenarioError::Syntax { reason: error.to_string() })?;
@@ -120,9 +121,9 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The setting of a case: what all have in common, with its changes.
+    /// The setting of a case: the shared setting, with the case's changes.
     ///
-    /// Errors: `Setting` if it makes no sense.
+    /// Errors: `Setting` if the result makes no sense.
     pub fn setting(&self, case: &Case) -> Result<Setting, ScenarioError> {
         let mut value = self.setting.clone();
         if !case.change.is_null() {
@@ -136,7 +137,7 @@ impl Scenario {
     }
 }
 
-/// RFC 7396: objects are merged, null takes away, anything else replaces.
+/// Merges as RFC 7396 says: objects are merged, null removes a field, any other value replaces.
 fn merge(target: &mut Value, change: &Value) {
     let Value::Object(changes) = change else {
         *target = change.clone();

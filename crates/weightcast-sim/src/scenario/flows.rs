@@ -1,4 +1,4 @@
-//! Bytes on their way: one flow for each shard that reads.
+//! Bytes under way: one flow for each shard that reads.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,24 @@ use weightcast_protocol::Time;
 
 use super::links::{NetworkLink, max_min};
 
-/// What a shard reads.
+/// The read of one shard.
 #[derive(Clone, Debug)]
 struct Flow {
     path: Vec<usize>,
-    /// Bytes that were there at `since`.
+    /// Bytes that had arrived at `since`.
     done: f64,
-    /// Bytes that were asked for.
+    /// Bytes that are asked for in all.
     goal: f64,
     rate: f64,
     since: Time,
-    /// Whether anything is on its way.
+    /// Whether bytes are under way.
     runs: bool,
-    /// Somebody wants to know of every so many bytes.
+    /// Bytes of a unit of progress; a watched flow tells of every unit.
     unit: f64,
     watched: bool,
-    /// Where it is when the planned end comes.
+    /// Bytes that will have arrived at the planned end.
     mark: f64,
-    /// Names the end that is planned: earlier plans are void.
+    /// Number of the planned end. Ends of other numbers are void.
     plan: u64,
 }
 
@@ -34,8 +34,8 @@ impl Flow {
     }
 }
 
-/// When a flow has brought all that was asked for, or another unit if it is watched, if nothing
-/// else changes.
+/// When a flow will have brought everything that was asked for, or its next unit if it is watched,
+/// unless something changes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) at: Time,
@@ -61,7 +61,7 @@ impl Flows {
         Self { links, flows: vec![None; workers], users, ..Self::default() }
     }
 
-    /// A reader may use this path from now on; nothing is asked for yet.
+    /// Opens a flow on this path; no bytes are asked for yet.
     pub(super) fn open(
         &mut self,
         now: Time,
@@ -76,7 +76,7 @@ impl Flows {
             Some(Flow { path, done, goal, rate, since, runs, unit, watched, mark, plan });
     }
 
-    /// Every unit of a flow is to be told from now on.
+    /// Tells of every unit of a flow from now on.
     pub(super) fn watch(&mut self, now: Time, reader: usize) {
         let Some(flow) = &mut self.flows[reader] else { return };
         if !std::mem::replace(&mut flow.watched, true) && flow.runs {
@@ -85,7 +85,7 @@ impl Flows {
         }
     }
 
-    /// So many bytes are asked for in all.
+    /// Asks for this many bytes in all.
     pub(super) fn ask(&mut self, now: Time, reader: usize, goal: f64) {
         let Some(flow) = &mut self.flows[reader] else { return };
         if goal <= flow.goal {
@@ -102,7 +102,7 @@ impl Flows {
         }
     }
 
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     pub(super) fn done(&self, now: Time, reader: usize) -> f64 {
         self.flows[reader].as_ref().map_or(0.0, |flow| flow.done(now))
     }
@@ -122,7 +122,7 @@ impl Flows {
         true
     }
 
-    /// The reader needs no more; what it has got, and on which path.
+    /// Ends a flow. Returns how many bytes have arrived, and the path.
     pub(super) fn close(&mut self, now: Time, reader: usize) -> Option<(f64, Vec<usize>)> {
         let flow = self.flows[reader].as_mut()?;
         flow.done = flow.done(now);
@@ -142,8 +142,8 @@ impl Flows {
         self.share(now, &path);
     }
 
-    /// Who runs on these links has changed: all flows that share any with them, directly or through
-    /// others, get their new rates.
+    /// Computes rates anew after the flows of these links have changed: for all flows that share a
+    /// link with them, directly or through other flows.
     fn share(&mut self, now: Time, path: &[usize]) {
         let mut links: BTreeSet<usize> = path.iter().copied().collect();
         let mut found: Vec<usize> = path.to_vec();
@@ -190,7 +190,7 @@ mod tests {
         Flows::new(rates.iter().map(link).collect(), workers)
     }
 
-    /// Plays until nothing runs; when each reader had all.
+    /// Plays until no flow runs. Returns when each end was reached, and by which reader.
     fn drain(flows: &mut Flows) -> Vec<(u64, usize)> {
         let mut ended = Vec::new();
         let mut planned = BTreeSet::new();
@@ -210,7 +210,7 @@ mod tests {
             flows.open(Time(0), reader, vec![0], 1, false);
             flows.ask(Time(0), reader, bytes);
         }
-        // Half each for 20, then all of it: 100 more in 10.
+        // Half of the rate each until 20, then all of it: 100 more in 10.
         assert_eq!(drain(&mut flows), [(20, 0), (30, 1)]);
     }
 

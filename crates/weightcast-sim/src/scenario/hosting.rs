@@ -1,4 +1,4 @@
-//! Runtimes: what the server and the sessions say is done.
+//! Runtimes: they carry out what the server and the sessions ask for.
 
 use weightcast_protocol::message::{Answer, ClientMessage};
 use weightcast_protocol::server::ServerOutput;
@@ -10,7 +10,7 @@ use super::event::{Happening, ScenarioEvent};
 use super::player::Player;
 use super::worker::{FlowRead, Worker, seconds};
 
-/// Streams are named by the worker, in the low bits, and by how many there were before.
+/// Bits of a stream's name for its worker, the low ones. The other bits count streams.
 const WORKER_BITS: u32 = 20;
 
 impl Player<'_> {
@@ -55,8 +55,8 @@ impl Player<'_> {
     }
 }
 
-/// A worker that does what its session asks for. There is one server, nothing is retained, no update is
-/// staged, and rates are those of the links: no source is slower than another for nothing.
+/// A worker that does what its session asks for. There is one server, nothing is retained, and no
+/// update is staged. Rates are those of the links: no source is slow by itself.
 struct WorkerHost<'a, 'b> {
     player: &'a mut Player<'b>,
     index: usize,

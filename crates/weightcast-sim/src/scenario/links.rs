@@ -1,5 +1,5 @@
-//! Links, and how those who use them at once share them: max-min fair, as TCP and InfiniBand do
-//! on the whole. One GB/s is one byte a nanosecond.
+//! Links, and how simultaneous flows share them: max-min fair, roughly as TCP and InfiniBand do.
+//! One GB/s is one byte a nanosecond.
 
 /// A direction of a card, or of a link between datacentres.
 #[derive(Clone, Debug)]
@@ -7,12 +7,12 @@ pub(super) struct NetworkLink {
     pub(super) name: String,
     /// Goodput in bytes a nanosecond.
     pub(super) rate: f64,
-    /// That went through it while it was measured.
+    /// Bytes of ended reads that went through the link, warm-up included.
     pub(super) bytes: f64,
 }
 
-/// Rates of flows, each along a path of links: every flow is held up by a link that is full and on
-/// which nobody is faster.
+/// Rates of flows, each along a path of links. Every flow is limited by a link that is full and on
+/// which no flow is faster.
 pub(super) fn max_min(rates: &dyn Fn(usize) -> f64, paths: &[&[usize]]) -> Vec<f64> {
     let mut links: Vec<usize> = paths.iter().flat_map(|path| path.iter().copied()).collect();
     links.sort_unstable();
@@ -22,7 +22,8 @@ pub(super) fn max_min(rates: &dyn Fn(usize) -> f64, paths: &[&[usize]]) -> Vec<f
     let mut users = vec![0_u32; links.len()];
     paths.iter().flat_map(|path| path.iter()).for_each(|link| users[place(link)] += 1);
     let mut shares: Vec<Option<f64>> = vec![None; paths.len()];
-    // Each turn fills the link that has least for each of its users, and takes these out.
+    // Each turn fills the link with the smallest share for each of its flows, and fixes these
+    // flows' rates.
     while let Some((full, share)) = users
         .iter()
         .enumerate()

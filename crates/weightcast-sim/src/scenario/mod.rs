@@ -1,16 +1,16 @@
-//! Scenarios: clusters of a given size, written down in files, with what somebody has measured on
-//! a real one beside what is predicted.
+//! Scenarios: clusters of a given size, written down in files. A file puts values that were
+//! measured on a real cluster beside the predicted ones.
 //!
 //! The reference server and the client sessions are the real ones; units of progress are as large
 //! as the transports'. Bytes are a fluid: a shard that reads from another gets its max-min fair
-//! share of the links between them, and a relay is read no faster than it is filled itself.
-//! Nothing is drawn at random: a scenario always plays the same.
+//! share of the links between them, and a relay is read no faster than it is filled itself. Nothing
+//! is drawn at random: a scenario always plays the same.
 //!
-//! `file` and `setting` are what is written down, `check` is what is wrong with it; `cluster` makes
-//! the machines of it, `player` has them do what `event` lists, `hosting` does what the server and
-//! the sessions say; `worker` is one shard's process, `script` what it does and `reading` how it
-//! reads, `seeding` what it has in CPU memory beside; `flows` and `links` say how fast; `outcome`
-//! is what was seen and `compare` puts it beside the figure.
+//! `file` and `setting` are what is written down, and `check` finds what is wrong with it.
+//! `cluster` makes the machines, `player` plays the events that `event` lists, and `hosting` does
+//! what the server and the sessions ask for. `worker` is one shard's process: `script` is what it
+//! does, `reading` how it reads, `seeding` its seeds in CPU memory. `flows` and `links` say how
+//! fast bytes move. `outcome` is what was seen, and `compare` puts it beside the figure.
 
 mod check;
 mod cluster;

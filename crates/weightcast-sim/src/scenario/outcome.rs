@@ -20,13 +20,13 @@ pub struct Outcome {
     pub crossed: BTreeMap<(u64, String), f64>,
     /// GB on each link, warm-up included.
     pub links: Vec<LinkBytes>,
-    /// What went wrong, and how often. Calls that failed were made again.
+    /// What went wrong, and how often. Failed calls were made again.
     pub failures: BTreeMap<String, u64>,
     /// Length of the play on the cluster's clock.
     pub play_s: f64,
     /// Events played.
     pub events: u64,
-    /// The server's.
+    /// The server's counters.
     #[serde(skip)]
     pub counters: Counters,
 }
@@ -34,26 +34,26 @@ pub struct Outcome {
 /// One shard's wait for a version.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stall {
-    /// The group of the scenario.
+    /// The group's name in the scenario.
     pub group: String,
-    /// Which of its replicas.
+    /// Number of the replica in its group.
     pub replica: u32,
-    /// Which shard.
+    /// Number of the shard in its replica.
     pub shard: u32,
-    /// What it got.
+    /// The version's number that the shard got.
     pub version: u64,
-    /// When it first asked.
+    /// When the shard first asked.
     pub began_s: f64,
-    /// How long its calls took together.
+    /// How long the shard's calls for the version took together.
     pub stall_s: f64,
-    /// When it had it.
+    /// When the shard held the version.
     pub ended_s: f64,
 }
 
-/// What went over a link, one way.
+/// How much went over a link, one way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkBytes {
-    /// The link.
+    /// The link's name.
     pub name: String,
     /// How much.
     pub gb: f64,
@@ -78,8 +78,8 @@ impl Outcome {
         *self.failures.entry(what).or_default() += 1;
     }
 
-    /// A measure over the waits of a group and for a version, of all if not said. None if nobody
-    /// waited.
+    /// A measure over the waits of one group and for one version; over all where none is given.
+    /// None if no shard waited. `CrossedGb` counts all groups, and is never none.
     pub fn measure(&self, what: Measure, group: Option<&str>, version: Option<u64>) -> Option<f64> {
         if what == Measure::CrossedGb {
             let of = |of: &u64| version.is_none_or(|version| version == *of);

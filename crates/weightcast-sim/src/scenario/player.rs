@@ -13,7 +13,7 @@ use super::outcome::Outcome;
 use super::setting::Setting;
 use super::worker::{Worker, WorkerLife, seconds, unit_bytes};
 
-/// How long after the last step of the script everything must have ended.
+/// After the last step of the script, everything must end within this time.
 const PATIENCE: Span = Span::from_secs(1_000);
 
 /// The state of a play.
@@ -28,8 +28,9 @@ pub(super) struct Player<'a> {
     pub(super) server_timer: Option<Time>,
     pub(super) workers: Vec<Worker>,
     pub(super) flows: Flows,
-    /// Bytes of a shard, and of one of its units.
+    /// Bytes of a shard.
     pub(super) shard_bytes: u64,
+    /// Bytes of one unit of a shard.
     pub(super) unit: u64,
     /// Tasks that have not ended.
     pub(super) waiting: usize,
@@ -140,7 +141,7 @@ impl<'a> Player<'a> {
         let WorkerLife { worker: index, life } = life;
         let worker = &mut self.workers[index];
         if worker.life != life {
-            // Its task died with it.
+            // The task died with the worker's life.
             self.waiting -= usize::from(matches!(happening, Happening::Task(_)));
             return;
         }

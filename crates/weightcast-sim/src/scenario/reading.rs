@@ -1,6 +1,6 @@
-//! How shards read. As with the transports, a reader waits at a source that is being filled itself
-//! and is sent what that has as soon as another unit of it is final; what a shard has is kept when
-//! it goes on at another source.
+//! How shards read. As with the transports, a reader waits at a source that is being filled itself,
+//! and gets each unit as soon as the unit is final at the source. A shard keeps what it has when it
+//! goes on at another source.
 
 use weightcast_protocol::message::ReadFailure;
 use weightcast_protocol::session::ReadOrder;
@@ -13,17 +13,17 @@ use super::player::Player;
 use super::worker::{FlowRead, seconds};
 
 impl Player<'_> {
-    /// Units of a shard.
+    /// How many units a shard has.
     pub(super) fn units(&self) -> u32 {
         self.shard_bytes.div_ceil(self.unit) as u32
     }
 
-    /// Bytes of the first so many units.
+    /// Bytes of the first `units` units.
     fn bytes(&self, units: u32) -> u64 {
         (u64::from(units) * self.unit).min(self.shard_bytes)
     }
 
-    /// One way between a source and its reader.
+    /// Latency from a source to its reader, one way.
     fn way(&self, source: usize, reader: usize) -> Span {
         let latency = &self.setting.latency;
         let crosses = self.cluster.crosses(source, reader);
@@ -58,12 +58,12 @@ impl Player<'_> {
             self.workers[source].followers.insert(index);
             self.flows.watch(self.now, source);
         }
-        // There with the question, back with the answer.
+        // One way for the question, one way for the answer.
         let told = Happening::Told(seq, attempt, self.workers[source].filled);
         self.plan_for(index, Span(way.0 * 2), told);
     }
 
-    /// Counts the units that are there by now.
+    /// Updates how many units have arrived.
     fn count(&mut self, index: usize) {
         let Some(kept) = self.workers[index].host.reading.as_ref().map(|read| read.kept) else {
             return;
@@ -75,7 +75,7 @@ impl Player<'_> {
         worker.filled = there.max(worker.filled);
     }
 
-    /// The source has so many units, and sends them.
+    /// The source has this many units: the reader asks for all of them.
     pub(super) fn told(&mut self, index: usize, seq: OpSeq, attempt: Attempt, units: u32) {
         let Some(read) = self.reading(index, seq, attempt).filter(|read| !read.lost) else {
             return;
@@ -90,7 +90,7 @@ impl Player<'_> {
         read.filter(|read| read.seq == seq && read.attempt == attempt)
     }
 
-    /// Another unit is there, or all that the source had: readers who wait for it are told.
+    /// Another unit has arrived, or everything that was asked for: followers are told.
     pub(super) fn flow_reached(&mut self, end: End) {
         let index = end.reader;
         if !self.flows.reached(self.now, end) {
@@ -117,7 +117,7 @@ impl Player<'_> {
         }
     }
 
-    /// A worker serves nobody any more: who reads from it notices after a while.
+    /// A worker no longer serves: its readers notice after `after`, at the earliest after one way.
     pub(super) fn readers_lose(&mut self, source: usize, after: Span, why: &'static str) {
         for index in 0..self.workers.len() {
             let Some(read) = self.workers[index].host.reading.as_ref() else { continue };
@@ -140,7 +140,7 @@ impl Player<'_> {
         }
     }
 
-    /// Ends a read of which its session knows: it has stopped it, or it is replaced.
+    /// Ends a read without a report: the session has stopped or replaced the read.
     pub(super) fn stop_read(&mut self, index: usize) {
         self.close_flow(index);
         self.workers[index].host.reading = None;
@@ -159,7 +159,7 @@ impl Player<'_> {
         }
     }
 
-    /// No more comes; what has come is counted on each link that it came by.
+    /// Closes a flow, and counts its bytes on each link of its path.
     fn close_flow(&mut self, index: usize) {
         self.count(index);
         let Some(read) = &self.workers[index].host.reading else { return };
@@ -173,7 +173,7 @@ impl Player<'_> {
         }
     }
 
-    /// The digests of what a worker has published.
+    /// The digests of the version that a worker has published.
     pub(super) fn sums_of_published(&self, index: usize) -> ShardSums {
         let worker = &self.workers[index];
         let version = worker.session.as_ref().and_then(|session| session.version());
@@ -181,7 +181,7 @@ impl Player<'_> {
     }
 }
 
-/// Digests of a version's shard: the bytes are always right here.
+/// Digests of one shard of a version. In scenarios bytes are never wrong.
 fn sums(version: Version, shard: u32) -> ShardSums {
     let lane = |n: u64| mix(&[n, version.epoch.0, version.number, shard.into()]);
     let sum = Sum([lane(1), lane(2)]);

@@ -1,4 +1,4 @@
-//! What workers do: steps of the script become tasks of each shard, and tasks become calls.
+//! What workers do: steps of the script become tasks of shards, and tasks become calls.
 
 use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, Role};
 use weightcast_protocol::session::{Session, SessionConfig};
@@ -13,17 +13,17 @@ use super::player::Player;
 use super::setting::{GroupRole, GroupSetting, Verb};
 use super::worker::{Running, Task, TaskKind, seconds};
 
-/// When the first trainer has opened a new run; all others start then.
+/// The first trainer has opened a new run by then; all other workers start at this time.
 const OPENED: Time = Time(100_000_000);
 
-/// Time for a call; none of a scenario takes as long.
+/// Deadline of every call. No call of a scenario takes this long.
 const DEADLINE: Span = Span::from_secs(900);
 
-/// How long a worker waits before it makes a call again that failed.
+/// How long a worker waits before it makes a failed call again.
 const AGAIN: Span = Span::from_millis(100);
 
 impl Player<'_> {
-    /// Plans the steps, and the start of those who are there from the beginning.
+    /// Plans the steps, and the start of all workers that are there from the beginning.
     pub(super) fn plan_script(&mut self) {
         for (index, step) in self.setting.script.iter().enumerate() {
             self.plan(Time(0) + seconds(step.at_s), ScenarioEvent::Script(index));
@@ -39,7 +39,7 @@ impl Player<'_> {
         }
     }
 
-    /// Whether a worker is of the trainer that begins the run: the first.
+    /// Whether a worker belongs to the first trainer replica, which begins the run.
     fn begins_run(&self, index: usize) -> bool {
         let place = &self.cluster.places[index];
         let trains = |(_, group): &(&String, &GroupSetting)| group.role == GroupRole::Trainer;
@@ -73,7 +73,7 @@ impl Player<'_> {
         mix(&[index as u64, self.workers[index].life.into(), salt])
     }
 
-    /// What a process at a worker's place opens.
+    /// The `Open` of a process at a worker's place.
     pub(super) fn open(&self, index: usize, replica: String) -> Open {
         let place = &self.cluster.places[index];
         Open {
@@ -135,7 +135,7 @@ impl Player<'_> {
         }
     }
 
-    /// A process and its host are gone, without a word.
+    /// A process and its host vanish without a message.
     fn kill(&mut self, index: usize) {
         if self.workers[index].session.is_none() {
             return;
@@ -147,7 +147,7 @@ impl Player<'_> {
         self.seed_of(index).into_iter().for_each(|seed| self.end_life(seed));
     }
 
-    /// Nothing of a worker's life is left.
+    /// Ends a worker's life: nothing of it is left, and its readers notice its silence.
     pub(super) fn end_life(&mut self, index: usize) {
         self.stop_read(index);
         self.waiting -= self.workers[index].tasks();
@@ -158,7 +158,7 @@ impl Player<'_> {
         self.readers_lose(index, seconds(self.setting.latency.silence_s), "it does not answer");
     }
 
-    /// Makes the next task's call, if none waits for its answer.
+    /// Makes the call of the next task, unless a call still runs.
     pub(super) fn next_task(&mut self, index: usize) {
         let worker = &mut self.workers[index];
         let Some(session) = worker.session.as_mut().filter(|_| worker.running.is_none()) else {
@@ -174,7 +174,7 @@ impl Player<'_> {
                 Call::Publish { version, catalog, generation: Generation(0) }
             }
             TaskKind::Register => {
-                // Groups have the same layouts, shard by shard.
+                // All groups have the same layouts, shard by shard.
                 let shard = self.cluster.places[index].shard.to_le_bytes();
                 let mut layout = [2; 16];
                 layout[..4].copy_from_slice(&shard);

@@ -1,4 +1,4 @@
-//! Seeds: a worker beside another, on the same host and its cards, whose memory is the CPU's.
+//! Seeds: a second worker on a worker's host, with CPU memory.
 
 use weightcast_protocol::message::{Answer, Open, Role};
 use weightcast_protocol::server::seed_name;
@@ -8,12 +8,12 @@ use super::player::Player;
 use super::worker::{Task, TaskKind};
 
 impl Player<'_> {
-    /// The place beside a worker for its seeds.
+    /// The place for the seeds of a worker.
     pub(super) fn seed_of(&self, index: usize) -> Option<usize> {
         self.cluster.places.iter().position(|place| place.seeds_for == Some(index))
     }
 
-    /// A worker is asked to bring a version near: it does so if its last seed has gone.
+    /// A worker is asked for a seed of this version. It makes one if its last seed has gone.
     pub(super) fn begin_seed(&mut self, index: usize, version: Version, ask: u64) {
         let free = |seed: &usize| self.workers[*seed].session.is_none();
         let Some(seed) = self.seed_of(index).filter(free) else {
@@ -36,7 +36,7 @@ impl Player<'_> {
         }
     }
 
-    /// Whether a call that has ended was a seed's, and the seed is no use because of it.
+    /// Whether the ended call was a failed call of a seed. Such a seed is of no use, and closes.
     pub(super) fn seed_ended(&mut self, seed: usize, result: &Result<Answer, CallError>) -> bool {
         let (Some(_), Err(error)) = (self.workers[seed].ask, result) else { return false };
         self.outcome.failed(format!("a seed: {error}"));

@@ -16,10 +16,11 @@ pub struct Setting {
     pub shard_gb: f64,
     /// By name.
     pub datacentres: BTreeMap<String, Datacentre>,
-    /// Between datacentres; those not named are never the narrowest place.
+    /// Links between datacentres. Between two datacentres without one, only network cards limit the
+    /// rate.
     #[serde(default)]
     pub links: Vec<Between>,
-    /// How much of a line's rate is goodput.
+    /// Which part of a line's rate is goodput.
     pub goodput: Goodput,
     /// Waiting times of the network and of the machines.
     #[serde(default)]
@@ -41,7 +42,7 @@ pub struct Datacentre {
     pub gpus_per_host: u32,
     /// Network cards of a host for its own datacentre; its GPUs share them evenly.
     pub nics_per_host: u32,
-    /// Line rate of each, both ways at once.
+    /// Line rate of each of these cards, in each direction at once.
     pub nic_gb_s: f64,
     /// Line rate of a host's one card to other datacentres.
     pub outer_nic_gb_s: f64,
@@ -67,7 +68,7 @@ pub struct Goodput {
     pub inner: f64,
     /// Between datacentres.
     pub outer: f64,
-    /// Where they are from.
+    /// Where the numbers are from.
     pub source: String,
 }
 
@@ -93,7 +94,7 @@ impl Default for LinkLatency {
     }
 }
 
-/// Configuration of the protocol; what is not said is as the server's own.
+/// Configuration of the protocol. Everything else is the server's default.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Protocol {
@@ -113,7 +114,7 @@ impl Default for Protocol {
     }
 }
 
-/// Replicas that are alike.
+/// A group of replicas that are alike.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSetting {
@@ -121,15 +122,15 @@ pub struct GroupSetting {
     pub role: GroupRole,
     /// How many replicas.
     pub replicas: u32,
-    /// Where.
+    /// The datacentre of all replicas.
     pub datacentre: String,
-    /// Whether they may be taken away at any time.
+    /// Whether the replicas run on spot instances, which may be taken away at any time.
     #[serde(default)]
     pub spot: bool,
-    /// Whether their updates leave what is in another datacentre to a seed replica in CPU memory.
+    /// Whether updates leave crossings to a seed replica in CPU memory.
     #[serde(default)]
     pub offload_seeding: bool,
-    /// Whether they are there only once the script says `join`.
+    /// Whether the replicas start only when the script says `join`.
     #[serde(default)]
     pub joins_later: bool,
 }
@@ -155,7 +156,7 @@ pub struct ScriptStep {
     pub verb: Verb,
     /// Who.
     pub group: String,
-    /// Which of its replicas; all if not said.
+    /// Which replicas of the group; all if not given.
     pub replicas: Option<Vec<u32>>,
     /// The version to publish or to update to.
     pub version: Option<u64>,
@@ -164,7 +165,7 @@ pub struct ScriptStep {
     /// How much later each replica begins than the one before.
     #[serde(default)]
     pub spread_s: f64,
-    /// Brings the cluster to where the measurement begins: is not measured.
+    /// The step only prepares the measurement, and is not measured.
     #[serde(default)]
     pub warm_up: bool,
 }
@@ -173,16 +174,16 @@ pub struct ScriptStep {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Publishes a version, after an unpublish of what was published before.
+    /// Publishes a version; unpublishes the version held before, if any.
     Publish,
-    /// Takes it back.
+    /// Unpublishes.
     Unpublish,
-    /// Fills its memory with the newest version.
+    /// Replicates the newest version.
     Replicate,
     /// Polls until it holds the version.
     Update,
     /// Starts processes, which then replicate.
     Join,
-    /// Kills processes without a word, and their hosts with them.
+    /// Kills processes and their hosts, without a message.
     Kill,
 }

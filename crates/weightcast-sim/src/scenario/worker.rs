@@ -21,32 +21,32 @@ pub(super) struct Worker {
     pub(super) life: u32,
     /// None while there is no process.
     pub(super) session: Option<Session>,
-    /// What its session has asked for.
+    /// What the session has asked for.
     pub(super) host: VirtualHost<FlowRead>,
     pub(super) export: ExportId,
-    /// The first so many units of the memory hold what it is filled with.
+    /// How many units of the memory are filled: the first ones.
     pub(super) filled: u32,
-    /// Workers that wait here for what is still to come.
+    /// Readers that wait here for units still to come.
     pub(super) followers: BTreeSet<usize>,
     pub(super) timer_at: Option<Time>,
     pub(super) todo: VecDeque<Task>,
     pub(super) running: Option<Running>,
-    /// What it was asked for, if it is a seed.
+    /// The number of the request that the seed was asked for under, if this is a seed.
     pub(super) ask: Option<u64>,
 }
 
-/// Something that the script has a worker do.
+/// Something that a worker is to do.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) what: TaskKind,
     pub(super) measured: bool,
-    /// When its first call was made.
+    /// When the first call of the task was made.
     pub(super) began: Option<Time>,
-    /// How long its calls have taken so far.
+    /// How long the calls of the task have taken so far.
     pub(super) stalled: Span,
 }
 
-/// What a task is.
+/// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskKind {
     Register,
@@ -65,7 +65,7 @@ pub(super) enum TaskKind {
 pub(super) struct Running {
     pub(super) task: Task,
     pub(super) since: Time,
-    /// The call takes back what was published before, so that the task can begin.
+    /// The call unpublishes the version held before, so that the task can publish.
     pub(super) clears: bool,
 }
 
@@ -75,16 +75,16 @@ pub(super) struct FlowRead {
     pub(super) seq: OpSeq,
     pub(super) attempt: Attempt,
     pub(super) version: Version,
-    /// The worker that is read, as far as it is still there.
+    /// The worker that is read; its process may be gone.
     pub(super) source: usize,
-    /// The first so many units were there before it began.
+    /// How many units were here before the read began: the first ones.
     pub(super) kept: u32,
     /// The source is gone or does not answer.
     pub(super) lost: bool,
 }
 
 impl TaskKind {
-    /// What a verb of the script comes to, if it is a call.
+    /// The task of a verb; none for `Kill`, which is no call.
     pub(super) fn of(verb: Verb, version: Option<u64>, every_s: Option<f64>) -> Option<Self> {
         let version = version.unwrap_or_default();
         match verb {
@@ -115,7 +115,7 @@ pub(super) fn seconds(seconds: f64) -> Span {
     Span((seconds * 1e9).round() as u64)
 }
 
-/// Bytes of a unit of progress, as the transports cut a shard: 256 of them, within bounds
+/// Bytes of a unit of progress, as the transports cut a shard: into 256 units, within bounds
 /// (`weightcast-transport/src/base/limits.rs`).
 pub(super) fn unit_bytes(shard_bytes: u64) -> u64 {
     (shard_bytes / 256).clamp(256 << 10, 16 << 20)

@@ -1,4 +1,4 @@
-//! A server's runtime: hands it messages, does what it says, checks its books.
+//! A server's runtime: hands messages to the server, carries out its outputs, checks its books.
 
 use std::rc::Rc;
 
@@ -23,6 +23,7 @@ impl World {
         let term = host.term();
         self.observe(Fact::Heard { who, term, message: &message });
         let dies = self.dies_sealing(&message);
+        // Half of these servers die before they handle the message, the others after.
         if dies && self.rng.chance(500) {
             return self.die_sealing(index);
         }
@@ -39,13 +40,14 @@ impl World {
         }
     }
 
-    /// The server has done something: its messages leave, its books are checked.
+    /// Sends what the server has put out, and checks its books.
     pub(crate) fn after_server(&mut self, host: usize) {
         self.send_outputs(host);
         let Some(server) = &self.hosts[host].server else { return };
         let (valid, snapshot) = (server.validate(), Rc::new(server.snapshot(self.now)));
         if let Err(violation) = valid {
-            // More and more state or work: the world would only get slower.
+            // A broken T5 means state or work without bound: the rest of the world would only get
+            // slower.
             self.over |= violation.invariant == "T5";
             self.violated(violation.invariant, violation.detail);
         }

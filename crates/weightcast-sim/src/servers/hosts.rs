@@ -1,4 +1,5 @@
-//! The machines that the reference servers run on: which runs, which is held up, who reaches whom.
+//! The machines of the reference servers: which server runs, which is held up, which process
+//! reaches which server.
 
 use weightcast_protocol::Time;
 use weightcast_protocol::server::Snapshot;
@@ -18,13 +19,13 @@ impl World {
         (0..self.hosts.len()).max_by_key(term).expect("there is a server")
     }
 
-    /// What the server of the latest term knows.
+    /// The books of the server of the latest term.
     pub(crate) fn books(&self) -> Option<Snapshot> {
         let server = self.hosts[self.leader()].server.as_ref();
         server.map(|server| server.snapshot(self.now))
     }
 
-    /// Whether a process reaches a server: a new stream, or a question, gets there.
+    /// Whether a process reaches a server with a new stream or a probe.
     pub(crate) fn reaches(&self, process: usize, host: usize) -> bool {
         let trouble = &self.processes[process].trouble;
         let cut_off =
@@ -65,7 +66,7 @@ impl World {
         self.after_server(seat.host);
     }
 
-    /// A server's process dies, with all that it knows; it is started again.
+    /// A server's process dies with everything that it knows, and is started again at `until`.
     pub(crate) fn crash_server(&mut self, index: usize, until: Time) {
         for stream in self.network.streams_of(index) {
             self.break_wire(stream);
@@ -79,7 +80,7 @@ impl World {
         self.queue.plan(until, WorldEvent::Server(seat, ServerStep::Start));
     }
 
-    /// Some processes do not reach a server, which goes on for the others.
+    /// About half of the processes can't reach a server, which goes on for the others.
     pub(crate) fn rift(&mut self, index: usize, until: Time) {
         for process in 0..self.processes.len() {
             if self.rng.chance(500) {

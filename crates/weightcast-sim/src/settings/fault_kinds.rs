@@ -14,18 +14,18 @@ macro_rules! fault_kinds {
             /// Every kind.
             pub const ALL: &'static [FaultKind] = &[$(FaultKind::$kind),*];
 
-            /// In a few words, as reports have it.
+            /// The kind's name in reports.
             pub fn name(self) -> &'static str {
                 match self { $(FaultKind::$kind => $name),* }
             }
 
-            /// Whether it strikes a server, not a process.
+            /// Whether the kind strikes a server, not a process.
             pub(crate) fn is_of_servers(self) -> bool {
                 use FaultKind::{Pretend, Rift, SealCrash, ServerCrash, ServerPause};
                 matches!(self, ServerCrash | ServerPause | Rift | Pretend | SealCrash)
             }
 
-            /// How often at most it happens in a usual world.
+            /// How often the kind strikes at most in a usual world.
             fn usual(self) -> u64 {
                 match self { $(FaultKind::$kind => $usual),* }
             }
@@ -34,7 +34,7 @@ macro_rules! fault_kinds {
 }
 
 fault_kinds! {
-    /// A stream breaks, with what is on it (F1).
+    /// A stream breaks, and the messages on it are lost (F1).
     Break: "stream broken", 12;
     /// A process can't reach the server for a while, up to twice the lease (F2).
     Partition: "server cut off", 4;
@@ -50,7 +50,7 @@ fault_kinds! {
     Mute: "data port silent", 4;
     /// Reads from a process take long (F9).
     Slow: "source slow", 3;
-    /// The process and its clock are suspended: it does not notice (F32).
+    /// The process is suspended and its clock stands still, so the process does not notice (F32).
     Freeze: "clock suspended", 3;
     /// Half of the processes die at once (F28).
     Storm: "half of all crashed", 1;
@@ -62,21 +62,22 @@ fault_kinds! {
     Dawdle: "shard did not call", 3;
     /// Memory changes while it is published, by the application or by itself (F10, F11).
     Spoil: "published memory changed", 2;
-    /// A trainer publishes other content under a number that has its content (F15).
+    /// A trainer publishes other content under the number of a version that has its content already
+    /// (F15).
     Forge: "other content published", 3;
     /// A server dies, and is started again with nothing that it knew (F22, F24).
     ServerCrash: "server crashed", 2;
-    /// A server is suspended, and goes on in a term that may be over (F22, F23).
+    /// A server is suspended, and goes on in a term that may be over by then (F22, F23).
     ServerPause: "server suspended", 2;
     /// Half of the processes do not reach one of the servers (F23).
     Rift: "cut off from one server", 3;
-    /// A reader accuses its source for nothing, or says that it has read what it has not (F33).
+    /// A reader accuses an innocent source, or reports a read that has not finished (F33).
     Lie: "reader lied", 4;
-    /// Somebody with the job's token makes a past up, or shows what others were given.
+    /// A client with the job's token makes up a past, or shows tickets of other clients (F33).
     Pretend: "past made up", 2;
-    /// The server dies with or before a word of what is being published (F39).
+    /// A server dies just before or just after it handles a message about a publication (F39).
     SealCrash: "server crashed while a version was sealed", 3;
-    /// A reader shows the version's digests, and has not read a byte (F33).
+    /// A reader shows the version's digests without having read a byte (F33).
     Claim: "copy claimed", 3;
 }
 
@@ -85,7 +86,7 @@ fault_kinds! {
 pub struct FaultCounts(BTreeMap<FaultKind, u64>);
 
 impl FaultCounts {
-    /// Some of every kind.
+    /// The usual bound of every kind.
     pub fn usual() -> Self {
         Self(FaultKind::ALL.iter().map(|kind| (*kind, kind.usual())).collect())
     }
@@ -95,19 +96,19 @@ impl FaultCounts {
         Self(BTreeMap::new())
     }
 
-    /// The same, but at most so many of one kind.
+    /// The same, with another bound for one kind.
     pub fn with(mut self, kind: FaultKind, most: u64) -> Self {
         self.0.insert(kind, most);
         self
     }
 
-    /// So many thousandths of each.
+    /// The same, with every bound scaled to so many thousandths, rounded up.
     pub fn scaled(&self, thousandths: u32) -> Self {
         let scaled = |most: u64| most.saturating_mul(thousandths.into()).div_ceil(1_000);
         Self(self.0.iter().map(|(kind, most)| (*kind, scaled(*most))).collect())
     }
 
-    /// How many of a kind happen at most.
+    /// The bound of a kind.
     pub fn most(&self, kind: FaultKind) -> u64 {
         self.0.get(&kind).copied().unwrap_or_default()
     }

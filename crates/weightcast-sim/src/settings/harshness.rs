@@ -1,5 +1,5 @@
-//! What all worlds of a campaign have in common, whatever their seeds draw: harsher settings, given
-//! or drawn.
+//! Settings that all worlds of a campaign share, instead of what their seeds draw: harsher ones,
+//! given or drawn.
 
 use weightcast_protocol::Span;
 use weightcast_testkit::mix;
@@ -7,16 +7,16 @@ use weightcast_testkit::mix;
 use crate::base::rng::Rng;
 use crate::settings::options::WorldOptions;
 
-/// What is used instead of what a seed draws. Nothing by default.
+/// Settings to use instead of what a seed draws. None by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Harshness {
-    /// Reference servers.
+    /// How many reference servers.
     pub servers: Option<u32>,
     /// The deadline of every call of a program.
     pub call_deadline: Option<Span>,
-    /// How many thousandths of the faults that there would be at most.
+    /// Bound of every kind of fault, in thousandths of the bound that the seed draws.
     pub fault_rate: Option<u32>,
-    /// What is not given is drawn from the seed, from a wider range than usual.
+    /// Settings that are not given are drawn from the seed, from a wider range than usual.
     pub drawn: bool,
 }
 
@@ -29,13 +29,13 @@ impl Harshness {
         let settled = self.settled(seed);
         let mut options = WorldOptions::drawn(seed);
         if let Some(servers) = settled.servers {
-            // Who goes through a longer list is through later.
+            // Sessions take longer to go through a longer list of servers.
             let more = u64::from(servers.saturating_sub(options.servers));
             options.quiet_time.0 += more * options.lease.0;
             options.servers = servers;
         }
         if let Some(deadline) = settled.call_deadline {
-            // A call that began in vain ends first, and there may be one behind it in line.
+            // A call that can't succeed has to time out first, and another call may wait behind it.
             options.quiet_time.0 += 2 * deadline.0;
             options.call_deadline = deadline;
         }
@@ -45,7 +45,7 @@ impl Harshness {
         options
     }
 
-    /// With what is drawn.
+    /// The same settings, with those not given drawn if `drawn` is set.
     fn settled(&self, seed: u64) -> Self {
         if !self.drawn {
             return *self;

@@ -7,8 +7,9 @@ use weightcast_protocol::{Safeguards, Span};
 
 use crate::settings::fault_kinds::{FaultCounts, FaultKind};
 
-/// Calls by which one shard may run ahead: more than a shard gets to while its sibling is held up,
-/// fewer than a long life makes, so that it shows if they are not forgotten (T5).
+/// How many calls one shard may be ahead of its siblings. The bound is above what a shard reaches
+/// while a sibling is held up, and below what a long life makes, so that calls that are never
+/// forgotten show (T5).
 const CALLS_AHEAD: usize = 64;
 
 /// Size, length and faults of a world. The seed varies all of it below these bounds.
@@ -26,19 +27,20 @@ pub struct WorldOptions {
     pub fanout: u32,
     /// Sources that one reader may draw from at once.
     pub stripes: u32,
-    /// What the servers' memory is bounded to.
+    /// Bounds of the servers' memory.
     pub limits: Limits,
     /// The longest chain of replicas that read from each other.
     pub depth_limit: u32,
     /// Datacentres over which the replicas are spread.
     pub datacentres: u32,
-    /// How many of a thousand rollouts are spot.
+    /// How many of a thousand rollouts run on spot instances.
     pub spot: u64,
-    /// How many of a thousand rollout groups keep the old version until they have the new one.
+    /// How many of a thousand rollout groups stage their updates.
     pub staged: u64,
     /// Reference servers: the first acts, the others are its backups.
     pub servers: u32,
-    /// How long a session that has lost its server looks for another; zero: it ends at once.
+    /// How long a session that has lost its server looks for another; zero: the session ends at
+    /// once.
     pub reconnect: Span,
     /// Length of a session's lease.
     pub lease: Span,
@@ -46,7 +48,7 @@ pub struct WorldOptions {
     pub drain_deadline: Span,
     /// How many of the newest versions the trainers retain.
     pub retain: u32,
-    /// How many of a thousand copies find no room; half as many are slow.
+    /// How many of a thousand copies and seeds fail for lack of memory; half as many are slow.
     pub offload_trouble: u64,
     /// How many of a thousand rollouts leave crossings to seed replicas.
     pub offload_seeding: u64,
@@ -54,23 +56,23 @@ pub struct WorldOptions {
     pub seed_deadline: Span,
     /// How long a last copy is held back until it is offloaded.
     pub offload_deadline: Span,
-    /// The longest that digesting what was published takes.
+    /// The longest time to digest published memory.
     pub digest_time: Span,
-    /// The longest that a chunk takes to read.
+    /// The longest time to read a chunk within a datacentre, from a source that is not slow.
     pub chunk_time: Span,
     /// How many of a thousand messages are late, until faults cease.
     pub late: u64,
-    /// The longest that a late message takes.
+    /// The longest delay of a late message.
     pub late_by: Span,
-    /// By how many thousandths clocks are fast or slow at most.
+    /// How fast or slow clocks are at most, in thousandths.
     pub drift: u64,
-    /// The deadline of every call of a program; zero: each as its place in the program has it.
+    /// The deadline of every call of a program; zero: each call has its usual deadline.
     pub call_deadline: Span,
     /// The longest pause of a process between two calls.
     pub think_time: Span,
     /// How long faults happen.
     pub fault_time: Span,
-    /// How long the world then has to come right.
+    /// How long the world then has until everything must be well.
     pub quiet_time: Span,
     /// How many faults of each kind there are at most; a seed leaves some kinds out.
     pub faults: FaultCounts,
@@ -105,7 +107,7 @@ impl Default for WorldOptions {
             chunk_time: Span::from_millis(6),
             late: 20,
             late_by: Span::from_millis(150),
-            // 4 % is what the margin of 10 % on both sides leaves room for, and more.
+            // The leases' margin of 10 % on both sides leaves room for a drift of 4 % and more.
             drift: 40,
             call_deadline: Span(0),
             think_time: Span::from_millis(120),

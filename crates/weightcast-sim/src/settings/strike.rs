@@ -11,7 +11,7 @@ pub(crate) struct Strike {
     pub at: Time,
     /// The kind of fault.
     pub kind: FaultKind,
-    /// Index of the process that is struck, or of the server, as the kind has it.
+    /// Index of the process or server that is struck, as the kind says.
     pub whom: usize,
     /// When the fault is over; ignored by kinds that last no time.
     pub until: Time,

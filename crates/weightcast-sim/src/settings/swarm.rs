@@ -1,5 +1,5 @@
-//! Swarm testing: each seed draws a world of its own kind, small or large, calm or wild, with some
-//! kinds of faults left out, so that the others show alone.
+//! Swarm testing: each seed draws a world of its own kind, small or large, calm or wild. Some kinds
+//! of faults are left out, so that the others show alone.
 
 use weightcast_protocol::Span;
 use weightcast_protocol::limits::Limits;
@@ -36,8 +36,8 @@ impl WorldOptions {
             drift: rng.below(41),
             think_time: millis(rng, 20, 300),
             fault_time: millis(rng, 5_000, 15_000),
-            // Whoever is suspended or down comes back after two leases at most; then sessions find
-            // a server within two, and its recovery window lasts two more; then everybody reads.
+            // A suspended or dead process is back after two leases at most. Then sessions find a
+            // server within two, and its recovery window lasts two more. Then all rollouts read.
             quiet_time: Span(lease.0 * 8 + 10_000_000_000),
             faults: faults(rng),
             ..WorldOptions::default()
@@ -45,7 +45,7 @@ impl WorldOptions {
         Self {
             offload_seeding: if rng.chance(500) { 0 } else { 700 },
             seed_deadline: millis(rng, 1_000, 5_000),
-            // After all others, so that what a seed has long stood for stays as it was.
+            // Drawn after all others, so that the other settings of a seed stay as they were.
             staged: if rng.chance(500) { 0 } else { rng.between(200, 1_000) },
             stripes: if rng.chance(300) { 1 } else { rng.between(2, 4) as u32 },
             limits: limits(rng, &drawn.limits),
@@ -54,7 +54,7 @@ impl WorldOptions {
     }
 }
 
-/// Bounds as usual in most worlds; else so small that they are reached.
+/// The usual bounds in most worlds; in the others, bounds so small that they are reached.
 fn limits(rng: &mut Rng, usual: &Limits) -> Limits {
     let mut limits = usual.clone();
     if rng.chance(250) {
@@ -70,7 +70,7 @@ fn limits(rng: &mut Rng, usual: &Limits) -> Limits {
     limits
 }
 
-/// Half of the kinds, some of them often.
+/// About half of the kinds, some of them four times as often as usual.
 fn faults(rng: &mut Rng) -> FaultCounts {
     FaultKind::ALL.iter().fold(FaultCounts::none(), |counts, kind| {
         let usual = FaultCounts::usual().most(*kind);

@@ -1,5 +1,5 @@
-//! Coverage points: what the worlds of a campaign must have been through, or a clean result says
-//! nothing. A new point is one row here and one `reach` where it happens.
+//! Coverage points: rare events that the worlds of a campaign must have reached; otherwise a clean
+//! result says nothing. A new point is one row here and one insertion where the event happens.
 //!
 //! Besides the points of the table, every kind of fault must have struck, every call must have
 //! ended well and in an error, and every error that a cluster can meet must have been seen.
@@ -20,7 +20,7 @@ macro_rules! points {
             /// Every point of the table.
             pub const ALL: &'static [Point] = &[$(Point::$point),*];
 
-            /// In one line.
+            /// The point's meaning, in one line.
             pub fn meaning(self) -> &'static str {
                 match self { $(Point::$point => $meaning),* }
             }
@@ -143,19 +143,20 @@ const ERRORS: [&str; 11] = [
 /// Coverage points that were reached.
 pub(crate) type Points = BTreeSet<Point>;
 
-/// What was reached, of what must be.
+/// Which points were reached, of those that must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
     /// Points reached.
     pub hit: usize,
-    /// Points that there are.
+    /// All points.
     pub total: usize,
-    /// Names of those not reached.
+    /// Names of the points that were not reached.
     pub missed: Vec<String>,
 }
 
 impl Coverage {
-    /// Compares what worlds reached with what there is. `calls` is by call and end.
+    /// Compares what worlds reached with all points. The names in `calls` are a call and its
+    /// result.
     pub(crate) fn of(
         points: &BTreeSet<Point>,
         faults: &BTreeMap<&'static str, u64>,

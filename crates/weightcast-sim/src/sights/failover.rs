@@ -1,4 +1,4 @@
-//! Finds the coverage points of failover: who acts in which term, and what came over.
+//! Finds the coverage points of failover: which server acts in which term, and what came over.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,12 +11,12 @@ use crate::books::retained::is_offload;
 use crate::checkers::{Fact, Who};
 use crate::sights::coverage::{Point, Points};
 
-/// What has to be remembered to know a point when it is reached.
+/// What must be remembered to recognise a point.
 #[derive(Debug, Default)]
 pub(crate) struct FailoverSights {
-    /// What each server of a term knew last.
+    /// The last books of each term.
     books: BTreeMap<Term, Rc<Snapshot>>,
-    /// The term in which each shard made a call last.
+    /// The term in which each shard last made each call.
     calls: BTreeMap<(Incarnation, u32, OpSeq), Term>,
 }
 
@@ -65,7 +65,7 @@ impl FailoverSights {
         }
     }
 
-    /// The first that is seen of a term.
+    /// The first books of a term.
     fn took_over(&self, term: Term, points: &mut Points) {
         let Some((old, lost)) = self.books.range(..term).next_back() else { return };
         let same = old.server() == term.server();
@@ -88,7 +88,7 @@ fn is_being_filled(replica: &ReplicaSnapshot) -> bool {
     [Opening, Empty, Published].contains(&replica.state)
 }
 
-/// What became of the groups that were still to come over.
+/// Looks at what became of the groups that were still to come over.
 fn came_over(before: &ModelSnapshot, after: &ModelSnapshot, points: &mut Points) {
     let recovering = before.replicas.iter().filter(|r| r.state == ReplicaState::Recovering);
     for old in recovering {

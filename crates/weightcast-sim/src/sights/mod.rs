@@ -1,4 +1,4 @@
-//! Finds the coverage points that show in the facts: what was said, and the server's books.
+//! Finds the coverage points that show in messages and in the server's books.
 
 pub(crate) mod coverage;
 pub(crate) mod failover;
@@ -21,7 +21,7 @@ use crate::sights::coverage::{Point, Points};
 use crate::sights::staging::StagingSights;
 use crate::sights::striping::StripingSights;
 
-/// What has to be remembered to know a point when it is reached.
+/// What must be remembered to recognise a point.
 #[derive(Debug, Default)]
 pub(crate) struct Sights {
     books: Option<Rc<Snapshot>>,
@@ -40,9 +40,9 @@ pub(crate) struct Sights {
 struct Called {
     call: Call,
     shards: BTreeSet<u32>,
-    /// How often anything had been published when the first shard called.
+    /// The server's count of publishes when the first shard called.
     publishes: u64,
-    /// The model's revision at that moment.
+    /// The model's revision when the first shard called.
     revision: Option<Revision>,
 }
 
@@ -78,7 +78,7 @@ impl Sights {
         })
     }
 
-    /// Whether the server has given the shard's group up.
+    /// Whether the server has given up the shard's group.
     fn is_gone(&self, who: &Who) -> bool {
         let state = self.replica(who).map(|(_, replica)| replica.state);
         state.is_none_or(|state| state == ReplicaState::Broken)
@@ -148,7 +148,7 @@ impl Sights {
                 Condition::Changed { after } if listing.revision > *after => {
                     points.insert(Point::WaitWoken);
                 }
-                // It had to wait: something has changed since.
+                // The call had to wait: the revision has changed since it was made.
                 _ if Some(listing.revision) > called.revision => {
                     points.extend(waited_for(until));
                 }
@@ -223,7 +223,7 @@ impl Sights {
     }
 
     fn books(&mut self, after: &Rc<Snapshot>, points: &mut Points) {
-        // What servers of earlier terms still do is left to the points of failover.
+        // Servers of earlier terms are left to the points of failover.
         if after.term < self.books.as_ref().map_or(Term(1), |books| books.term) {
             return;
         }
@@ -307,7 +307,7 @@ fn retention_points(model: &ModelSnapshot, points: &mut Points) {
     }
 }
 
-/// The point of a condition that came true while it was waited for.
+/// The point of a `wait` whose condition came true while the call waited.
 fn waited_for(until: &Condition) -> Option<Point> {
     match until {
         Condition::Changed { .. } => None,

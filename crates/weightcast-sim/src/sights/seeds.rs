@@ -11,13 +11,13 @@ use crate::books::retained::{is_seed, same_life};
 use crate::checkers::{Fact, Who};
 use crate::sights::coverage::{Point, Points};
 
-/// What has to be remembered to know a point when it is reached.
+/// What must be remembered to recognise a point.
 #[derive(Debug, Default)]
 pub(crate) struct SeedSights {
     books: Option<Rc<Snapshot>>,
-    /// Who was asked to bring which version where.
+    /// Groups that were asked for a seed, by the seed's version and datacentre.
     asked: BTreeMap<(Version, String), BTreeSet<Incarnation>>,
-    /// Readers of seeds, by call.
+    /// Groups that were told to read a seed, by call.
     from_seed: BTreeSet<(Incarnation, OpSeq)>,
 }
 
@@ -95,7 +95,7 @@ fn model_points(old: &ModelSnapshot, new: &ModelSnapshot, points: &mut Points) {
             (Some(ReplicaState::Reading), ReplicaState::Broken) => {
                 points.insert(Point::SeedDropped);
             }
-            // Its read begins anew, if it was not through: it may have to wait for a source.
+            // A seed that had not read everything begins anew, and may have to wait for a source.
             (
                 Some(ReplicaState::Recovering),
                 ReplicaState::Empty | ReplicaState::Reading | ReplicaState::Sealed,

@@ -10,12 +10,12 @@ use weightcast_protocol::{Incarnation, OpSeq};
 use crate::checkers::Fact;
 use crate::sights::coverage::{Point, Points};
 
-/// What has to be remembered to know a point when it is reached.
+/// What must be remembered to recognise a point.
 #[derive(Debug, Default)]
 pub(crate) struct StagingSights {
     /// Staged updates that have a source, by the group's life.
     staged: BTreeMap<Incarnation, OpSeq>,
-    /// Replicas that held a version while they read another.
+    /// Replicas that held one version while they read another.
     reading: BTreeSet<Incarnation>,
     books: Option<Rc<Snapshot>>,
 }
@@ -55,7 +55,7 @@ impl StagingSights {
         }
     }
 
-    /// Whether the group held something after the last event.
+    /// Whether the group held a version after the last event.
     fn holds(&self, group: Incarnation) -> bool {
         let models = self.books.iter().flat_map(|books| books.models.values());
         let mut replicas = models.flat_map(|model| &model.replicas);

@@ -11,12 +11,12 @@ use crate::sights::coverage::{Point, Points};
 /// A call of a group.
 type GroupCall = (Incarnation, OpSeq);
 
-/// What has to be remembered to know a point when it is reached.
+/// What must be remembered to recognise a point.
 #[derive(Debug, Default)]
 pub(crate) struct StripingSights {
     /// The last assignment of each transfer, and how many sources it named.
     assigned: BTreeMap<GroupCall, (Attempt, usize)>,
-    /// Reads from several sources that one of these has failed.
+    /// Reads from several sources in which one source has failed.
     failed: BTreeSet<(GroupCall, Attempt)>,
 }
 
@@ -66,7 +66,7 @@ impl StripingSights {
         }
     }
 
-    /// Whether this is the transfer's last assignment, and named several sources.
+    /// Whether `attempt` is the transfer's last assignment, and named several sources.
     fn before(&self, place: GroupCall, attempt: Attempt) -> bool {
         self.assigned.get(&place).is_some_and(|(last, stripes)| *last == attempt && *stripes > 1)
     }

@@ -83,7 +83,7 @@ fn disagreement(
     if own != books {
         return Some(format!("has memory registered: {own}, and its server says {books}"));
     }
-    // By the server's books nobody serves a refused copy; the shard may hear of the refusal later.
+    // By the server's books a refused copy is not served; the shard may hear of the refusal later.
     let served = session.state() == SessionState::Holding && replica.state != ReplicaState::Fenced;
     let own = process.host.serves();
     (served && own != shard.generation)

@@ -80,8 +80,9 @@ fn is_idle_copy(
     sealed.any(whole_and_lasting) || !is_retained(model, version)
 }
 
-/// Whether a version is to survive. Newer versions count only if a replica has proved its copy: after a failover a
-/// copy may be the only one, and then nobody can tell whether the copy is what it claims to be (seed 1127).
+/// Whether a version must survive. Newer versions count only if a replica has proved its copy.
+/// After a failover a copy may be the only one, and then no other copy can show whether its bytes
+/// are right (seed 1127).
 fn is_retained(model: &ModelSnapshot, version: Version) -> bool {
     let mut relied_on = model.clone();
     relied_on.replicas.retain(|replica| replica.proved);

@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub(crate) came_over: bool,
     /// When the checkers are next shown the state of the world.
     pub(crate) look_at: Time,
-    /// How many events this instant has had.
+    /// How many events this instant has had, besides the first.
     pub(crate) at_once: u64,
     /// The world has gone wrong so badly that the rest of it would say nothing.
     pub(crate) over: bool,

@@ -1,5 +1,5 @@
-//! Every world ends. A world whose clock stands still, or that has ever more events, is stopped, and the story says
-//! so.
+//! Every world ends. A world whose clock stands still, or that never runs out of events, is
+//! stopped, and the story says so.
 
 use weightcast_protocol::{Span, Time};
 

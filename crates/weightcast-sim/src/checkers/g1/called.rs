@@ -1,5 +1,5 @@
-//! A good answer is one of the whole group: every shard had made the call. So once a shard has left, no
-//! call that it has not made ends well at another.
+//! G1: a good answer needs that every shard of the group has made the call. So once a shard has
+//! left, no call that it has not made ends well at another shard.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::checkers::{Checker, Fact};
 
 #[derive(Default)]
 pub(in crate::checkers) struct AllCalled {
-    /// The last call that each shard has made, as a server has heard.
+    /// The last call of each shard that a server has heard.
     called: BTreeMap<(Incarnation, u32), OpSeq>,
 }
 

@@ -1,5 +1,6 @@
-//! What became of a copy is the same to all shards that hold it: once one was told that it is refused, no
-//! other is told that it is accepted, and whoever asks is told that it is refused.
+//! G1: all shards that hold a copy hear the same verdict. Once one shard was told that the copy is
+//! refused, no other shard is told that it is accepted, and a shard that asks is told of the
+//! refusal.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +9,15 @@ use weightcast_protocol::{CallError, Generation, Incarnation, OpSeq, Time};
 
 use crate::checkers::{Checker, Fact, Who};
 
-/// Goes by what is said and heard of one term.
+/// Uses only the messages of one term.
 #[derive(Default)]
 pub(in crate::checkers) struct OneVerdict {
-    /// Groups that were told that their copy is refused.
+    /// Groups that were told that their copy is refused, and the first shard that was told.
     refused: BTreeMap<Incarnation, u32>,
-    /// At which each shard holds it.
+    /// The generation at which each shard holds its copy.
     generations: BTreeMap<(Incarnation, u32), Generation>,
     unpublishes: BTreeMap<Incarnation, OpSeq>,
-    /// A shard that has asked in this event, and was not told yet.
+    /// A shard of a refused group that has asked in this event and has not been told yet.
     asks: Option<(Incarnation, u32)>,
 }
 

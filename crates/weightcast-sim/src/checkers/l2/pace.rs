@@ -1,5 +1,6 @@
-//! L2 of slow sources: who says that its source is slow is given another one, if one is free that it has
-//! not found slow, in the same event; and nobody changes sources without end.
+//! L2 for slow sources: a reader that reports its source as slow is moved in the same event, if
+//! another source is free that the reader has not found slow. And no reader changes sources without
+//! end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +13,20 @@ use super::{NoIdleSource, datacentre, height, reads_from};
 use crate::checkers::{Checker, Fact};
 
 pub(in crate::checkers) struct LeavesSlow {
-    /// What is a free source.
+    /// Bounds that a free source must keep.
     places: NoIdleSource,
-    /// What each group was told to read last.
+    /// The last assignment of each group.
     assigned: BTreeMap<Incarnation, (OpSeq, Attempt)>,
-    /// Sources that a group has called slow.
+    /// Sources that each group has found slow.
     slow: BTreeMap<Incarnation, BTreeSet<Incarnation>>,
-    /// Who has just said so, and is still to be moved.
+    /// The group that has just reported its only source as slow, and must be moved.
     says: Option<Incarnation>,
-    /// Who has just said so of one of several sources: the one that it lets go of.
+    /// The group that has just reported one of several sources as slow, and lets go of that source.
     sheds: Option<Incarnation>,
     moves: BTreeMap<(Incarnation, OpSeq), u32>,
     edges: BTreeMap<Incarnation, Vec<(Incarnation, Version)>>,
-    /// Copies that somebody says are of other bytes: nobody leaves another source for one (T4).
+    /// Copies that a reader may have accused of wrong bytes. No reader leaves its source for such a
+    /// copy (T4).
     accused: BTreeSet<(Incarnation, Version)>,
     accusations: u64,
 }
@@ -62,7 +64,8 @@ impl LeavesSlow {
         }
     }
 
-    /// Whoever said so of one of several goes on with the others, and finds that one slow.
+    /// A group that reported one of several sources goes on with the others. The source that it
+    /// lost counts as slow.
     fn note_shed(&mut self, before: &BTreeMap<Incarnation, Vec<(Incarnation, Version)>>) {
         let Some(group) = self.sheds.take() else { return };
         let now = self.edges.get(&group).map_or(&[][..], Vec::as_slice);
@@ -90,7 +93,7 @@ impl LeavesSlow {
         Some(format!("group {group} reads from a slow source, and {free} is free"))
     }
 
-    /// Whoever lost its only source in this event may have accused it.
+    /// A reader that lost its only source in this event may have accused it.
     fn note_accused(&mut self, before: &BTreeMap<Incarnation, Vec<(Incarnation, Version)>>) {
         for (reader, sources) in before {
             if let [source] = sources[..]

@@ -1,6 +1,6 @@
-//! S5, where a reader draws from several sources: at the commit each of them is alive at the
-//! generation that was named, and holds the version. Looks at what readers were told, not at the
-//! book of edges: that is where one could be forgotten.
+//! S5 for a reader that draws from several sources: at the commit each helper is alive at the
+//! generation that was named, and holds the version. The checker goes by what readers were told,
+//! not by the server's edges: a forgotten edge would hide the fault.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,13 +13,13 @@ use crate::checkers::{Checker, Fact};
 
 #[derive(Default)]
 pub(in crate::checkers) struct EveryHelper {
-    /// As it was before the event.
+    /// The books before the event.
     before: Option<Rc<Snapshot>>,
-    /// What each group was told last to read, and from whom beside its first source.
+    /// The version of each group's last assignment, and its helpers.
     told: BTreeMap<Incarnation, (Version, Vec<Helper>)>,
 }
 
-/// A replica, and the generations at which its shards serve.
+/// A helper's name, and the generations at which its shards serve.
 type Helper = (String, Vec<Generation>);
 
 impl Checker for EveryHelper {
@@ -66,7 +66,7 @@ impl EveryHelper {
             edges.any(|edge| edge.reader_life == reader.incarnation && edge.version == *version)
         };
         let ended = reads(before) && !reads(after);
-        // It holds it, or gives up what it holds for what it has read beside it.
+        // The reader holds the version, or gives up its old version for the staged one.
         let well = match reader.state {
             ReplicaState::Sealed => reader.version == Some(*version),
             state => matches!(state, ReplicaState::Draining | ReplicaState::Installing),

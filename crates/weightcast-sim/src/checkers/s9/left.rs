@@ -1,5 +1,5 @@
-//! S9, from outside: once `unpublish` has been answered nobody reads from the group any more, nobody is
-//! told to, and its shards give nothing of what they had.
+//! S9, from outside: once `unpublish` has been answered, no group reads from the group that
+//! unpublished, no group is told to, and its shards give nothing of what they had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,43 +12,51 @@ use crate::checkers::{Checker, Fact, Who};
 
 type GroupShard = (Incarnation, u32);
 
-/// Goes by what is said and heard. A reader whose server has let go of it is not always told (it waits for
-/// the next source): so a reader counts while its server must think that it reads. It is over for one that
-/// has read everything or has failed, that was answered or told of its end, whose time is up, or that has
-/// not renewed its lease for half of it; and for the readers of a source that the server may have cut off: one
-/// that has been drained for as long as it may be (by its update too), was refused, is at its end, or has gone
-/// silent. One of several sources may also be given to somebody who has none: whose stream is broken does not
-/// hear of that. Seeds do not count: one that nobody needs any more is ended, and may not be told.
+/// Uses messages alone. A reader that its server has let go of is not always told: it waits for the
+/// next source. So a reader counts only while its server must believe that it reads. A reader does
+/// not count if
+///
+/// - it has read everything or has failed, was answered, or was told of its end;
+/// - its call's deadline has passed, or it has not renewed its lease for half of the lease;
+/// - its source may have been cut off: the source has drained, or updated, for as long as it may,
+///   was refused, is at its end, or is silent;
+/// - it drew from several sources and its stream is broken: the server may have given one of the
+///   sources to a waiting reader, and the reader has not heard of that;
+/// - it is a seed: a seed that is not needed any more is ended, and may not be told.
 pub(in crate::checkers) struct NobodyLeft {
     lease: Span,
     drain_deadline: Span,
     exports: BTreeMap<ExportId, GroupShard>,
-    /// At which each shard serves, or will.
+    /// The generation at which each shard serves, or will serve.
     generations: BTreeMap<GroupShard, Generation>,
-    /// When each shard last renewed its lease: its calls don't, and come where its clock stands still.
+    /// When each shard last renewed its lease. Calls do not renew it: a process whose clock stands
+    /// still may call without a heartbeat.
     renewed: BTreeMap<GroupShard, Time>,
-    /// When the readers of a group that gives its copy up may be cut off.
+    /// When the server may cut off the readers of a group that gives its copy up.
     drained: BTreeMap<Incarnation, Time>,
-    /// When the readers of a group that updates may be: they read what it had before.
+    /// When the server may move the readers of the old copy of a group that updates.
     updating: BTreeMap<Incarnation, Time>,
     /// Shards whose streams are broken.
     unlinked: BTreeSet<GroupShard>,
-    /// Whose readers are moved before long, whatever else these read from.
+    /// Groups that close. The server soon moves their readers, whatever else these read from.
     closing: BTreeSet<Incarnation>,
-    /// What was given up, by whose memory it is: nobody is told to read it.
+    /// Copies that were given up: no reader may be told to read them.
     gone: BTreeMap<ExportId, Generation>,
     reads: BTreeMap<Incarnation, ToldToRead>,
-    /// Processes of seeds: a server ends a seed that nobody needs any more, and a broken stream hides that.
+    /// Processes of seeds. A server ends a seed that is not needed any more, and a broken stream
+    /// hides that.
     seeds: BTreeSet<usize>,
-    /// The last `unpublish` of each group that was answered: who missed the answer hears it again later.
+    /// The last `unpublish` of each group that was answered. A shard that missed the answer gets it
+    /// again later.
     unpublished: BTreeMap<Incarnation, OpSeq>,
     called: BTreeMap<GroupShard, OpSeq>,
-    /// A shard that has made a call again in this event: it is told all that it may have missed.
+    /// A shard that has made a call again in this event. The server repeats everything that the
+    /// shard may have missed.
     again: Option<GroupShard>,
     deadlines: BTreeMap<(Incarnation, OpSeq), Time>,
 }
 
-/// What a group was told to read last.
+/// The last assignment of a group.
 struct ToldToRead {
     place: (OpSeq, Attempt),
     sources: BTreeSet<Incarnation>,
@@ -110,7 +118,7 @@ impl NobodyLeft {
             }
             ClientMessage::ReadFailed { seq, attempt, .. } => {
                 let failed = self.reading(group, (*seq, *attempt)).map(|read| read.sources.clone());
-                // One of them is cut off: what is read from that is over, and what that reads itself.
+                // One of the sources is cut off: its own reads and all reads from it are over.
                 failed.into_iter().flatten().for_each(|source| self.ended(source));
                 if self.reading(group, (*seq, *attempt)).is_some() {
                     self.reads.remove(&group);
@@ -169,7 +177,8 @@ impl NobodyLeft {
         self.reads.get_mut(&reader).filter(|reading| reading.place == place)
     }
 
-    /// A group is at its end, or its copy was refused: its readers were moved, and reads nothing itself.
+    /// A group is at its end, or its copy was refused: the group reads nothing any more, and its
+    /// readers were moved.
     fn ended(&mut self, group: Incarnation) {
         self.reads.remove(&group);
         self.reads.retain(|_, reading| !reading.sources.contains(&group));
@@ -249,8 +258,8 @@ impl NobodyLeft {
         left.map(|reader| format!("{group} has unpublished, and {reader} reads from it"))
     }
 
-    /// Whether it was told to read what a group has now, and not an older copy, of which the server has
-    /// let its readers go.
+    /// Whether the assignment names the group's current copy. The server has already let go of the
+    /// readers of an older copy.
     fn reads_copy(&self, reading: &ToldToRead, group: Incarnation) -> bool {
         reading.copies.iter().any(|(export, generation)| {
             let shard = self.exports.get(export).filter(|shard| shard.0 == group);
@@ -258,7 +267,8 @@ impl NobodyLeft {
         })
     }
 
-    /// Whether the server must think that a group reads what it was told to, from others than this one too.
+    /// Whether the server must believe that `reader` reads its assignment: `reader` is in time and
+    /// not silent, and none of its sources besides `source` may have been cut off.
     fn must_read(
         &self,
         now: Time,
@@ -287,7 +297,7 @@ impl NobodyLeft {
     }
 }
 
-/// The end of a span by a clock that is fast.
+/// The earliest end of a span, by a clock that runs fast.
 fn at_least(now: Time, span: Span) -> Time {
     now + Span(span.0 / 10 * 9)
 }
@@ -313,11 +323,12 @@ impl Checker for NobodyLeft {
     }
 }
 
-/// What a shard gives: nothing of what it had, once its `unpublish` has come back.
+/// A shard gives nothing of what it had, once its `unpublish` has returned.
 #[derive(Default)]
 pub(in crate::checkers) struct NoLateReads {
-    /// The last generation at which each shard was served, then whether it was given up.
+    /// The last generation at which each shard was served.
     given: BTreeMap<(usize, Incarnation), Generation>,
+    /// The last generation that each shard has unpublished.
     gone: BTreeMap<(usize, Incarnation), Generation>,
 }
 

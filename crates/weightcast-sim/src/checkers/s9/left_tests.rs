@@ -8,7 +8,7 @@ use super::*;
 const SECOND: Span = Span::from_secs(1);
 const TERM: Term = Term(7);
 
-/// Number 1 gives its copy up, 2 is the other source, 3 reads.
+/// Group 1 gives its copy up, group 2 is the other source, group 3 reads.
 struct GivingUp {
     checker: NobodyLeft,
     now: Time,
@@ -62,7 +62,7 @@ impl GivingUp {
         assert_eq!(self.checker.observe(self.now, &fact), None);
     }
 
-    /// Whether somebody must read from it when number 1 is told that nobody does.
+    /// Whether the checker complains when group 1 is told that its `unpublish` has ended.
     fn must_be_read(mut self) -> bool {
         self.calls(1, 3, Call::Unpublish);
         let message = ServerMessage::Answered { seq: OpSeq(3), result: Ok(Answer::Unpublished) };

@@ -1,5 +1,5 @@
-//! T4 of what is over: a report of an assignment that another one has replaced costs nobody anything, and
-//! who went on at a second source accuses neither.
+//! T4 for late reports: a report on an assignment that was replaced costs nobody anything. And a
+//! reader that continued at a second source accuses neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,13 @@ use weightcast_protocol::{Attempt, CallError, ExportId, Generation, Incarnation,
 
 use crate::checkers::{Checker, Fact, Who};
 
-/// A report that is late has nothing said, to anybody.
+/// The server answers a late report with no message, to any shard.
 #[derive(Default)]
 pub(in crate::checkers) struct VoidReports {
-    /// What each group was told to read last.
+    /// The last assignment of each group.
     assigned: BTreeMap<Incarnation, (OpSeq, Attempt)>,
-    /// Whose report, of something earlier, makes this event.
+    /// The group whose late report is the cause of this event, and the assignment that it reports
+    /// on.
     late: Option<(Incarnation, (OpSeq, Attempt))>,
 }
 
@@ -57,26 +58,27 @@ impl Checker for VoidReports {
     }
 }
 
-/// Whose memory, and at which generation.
+/// A shard's export, and the generation.
 type ServedCopy = (ExportId, Generation);
 
-/// A copy is fenced on the word of two replicas only if two have read all of some attempt from it alone.
+/// A copy is fenced on the word of two replicas only if two replicas have read a whole attempt from
+/// it alone.
 #[derive(Default)]
 pub(in crate::checkers) struct Accusers {
     names: BTreeMap<usize, String>,
-    /// The name of each group, as one of its shards said. Whose `Open` made the server act said so before its
-    /// term, of which this checker is.
+    /// The name of each group, from the `Open` of one of its shards. The `Open` that made the
+    /// server act came before the term, so this checker of one term has not seen it.
     groups: BTreeMap<Incarnation, String>,
     exports: BTreeMap<(Incarnation, u32), ExportId>,
     reads: BTreeMap<Incarnation, Attempted>,
-    /// Who may say that a copy is of other bytes: who has read all of it, in which life, call and attempt.
+    /// Which replicas may accuse a copy: those that have read all of it, by life, call and attempt.
     may: BTreeMap<ServedCopy, BTreeSet<(String, Incarnation, OpSeq, Attempt)>>,
 }
 
-/// What a group reads.
+/// The last assignment of a group.
 struct Attempted {
     place: (OpSeq, Attempt),
-    /// All of it comes from there.
+    /// The one copy that all bytes of the attempt come from, if there is just one.
     from: Option<ServedCopy>,
     unread: BTreeSet<u32>,
 }
@@ -121,7 +123,7 @@ impl Accusers {
         None
     }
 
-    /// What tells it from others: its name, or itself where none is known.
+    /// The name of a group's replica; where no name is known, the group's own number.
     fn name(&self, group: Incarnation) -> String {
         self.groups.get(&group).cloned().unwrap_or_else(|| group.to_string())
     }
@@ -137,7 +139,7 @@ impl Accusers {
                 }
                 None
             }
-            // What it has read was right.
+            // The commit shows that the bytes were right, so this reader accuses nobody.
             ServerMessage::Answered { seq, result: Ok(Answer::Committed { .. }) } => {
                 let read = self.reads.get(&group).filter(|read| read.place.0 == *seq)?;
                 let entry = (self.name(group), group, *seq, read.place.1);
@@ -155,7 +157,7 @@ impl Accusers {
         }
     }
 
-    /// Those who may have said so of what a group's first shard serves now.
+    /// How many replicas may have accused the copy that a group's first shard serves now.
     fn accusers(&self, group: Incarnation, generation: Generation) -> usize {
         let copy = self.exports.get(&(group, 0)).map(|export| (*export, generation));
         let may = copy.and_then(|copy| self.may.get(&copy));

@@ -1,5 +1,5 @@
-//! Who waits is answered in the event in which what it waits for comes true: also if that is that a
-//! recovery window ends, or what was asked in an earlier term.
+//! W1: a `wait` is answered in the event in which its condition becomes true. The event may be the
+//! end of a recovery window, and the `wait` may come from an earlier term.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::counts;
 
 #[derive(Default)]
 pub(crate) struct Woken {
-    /// What the last `wait` of each group is for.
+    /// The last `wait` of each group, and its condition.
     waits: BTreeMap<Incarnation, (OpSeq, Condition)>,
 }
 
@@ -36,7 +36,7 @@ impl Checker for Woken {
 }
 
 impl Woken {
-    /// Somebody who still waits for what is so.
+    /// A group that still waits although its condition holds.
     fn left(&self, books: &Snapshot, model: &ModelSnapshot) -> Option<String> {
         let waits = |replica: &&ReplicaSnapshot| {
             let over = matches!(replica.state, ReplicaState::Closing | ReplicaState::Broken);
@@ -59,7 +59,8 @@ fn holds(books: &Snapshot, model: &ModelSnapshot, until: &Condition) -> bool {
             let available: Vec<Version> = model.versions.keys().copied().collect();
             selector.pick(&available).is_some()
         }
-        // Laggards may still come over.
+        // A wait for all rollouts is not answered in the recovery window: rollouts may still come
+        // over.
         Condition::Held(held) if books.recovers && held.by == Quorum::All => false,
         Condition::Held(held) => {
             let rollouts = model.replicas.iter().filter(|replica| counts(replica));
