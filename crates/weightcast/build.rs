@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "ModelStatus",
         "VersionStatus",
         "ReplicaStatus",
+        "WhyStatus",
         "ShardStatus",
         "ReaderStatus",
         "LossStatus",

@@ -33,6 +33,7 @@ from ._core import (
     Verified,
     VersionUnavailable,
     WeightcastError,
+    Why,
     __version__,
 )
 from .condition import Condition, available, fresh, held
@@ -41,7 +42,7 @@ from .layout import Layout, Part, part
 from .names import NameMap
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
-from .server import Server, serve, status
+from .server import Server, serve, status, why
 from .verdict import verify
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Verified",
     "VersionUnavailable",
     "WeightcastError",
+    "Why",
     "__version__",
     "at_least",
     "available",
@@ -86,4 +88,5 @@ __all__ = [
     "serve",
     "status",
     "verify",
+    "why",
 ]

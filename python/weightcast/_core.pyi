@@ -64,6 +64,7 @@ class GroupBroken(WeightcastError):
 class Timeout(WeightcastError):
     call: str
     waiting_for: str
+    detail: str
 
 class InDoubt(WeightcastError):
     version: int
@@ -186,6 +187,20 @@ class HeldBy:
     #: Whether the shard's slice around the place is what was sealed, or verified when it was read;
     #: `None` where that is not known.
     as_published: bool | None
+
+@final
+@_record
+class Why:
+    """Why a replica waits, or that it does not."""
+
+    #: One sentence: what is waited for, who holds it up, what ends the wait.
+    sentence: str
+    #: Whether a call of the replica, or its opening, waits.
+    waits: bool
+    #: The replicas that hold it up, the nearest first: each waits for the next.
+    held_up_by: tuple[str, ...]
+    #: The replicas that wait for each other in a circle, if they do.
+    cycle: tuple[str, ...]
 
 @final
 @_record
@@ -318,6 +333,13 @@ def serve(
 def status(
     server: str | None = None, token_file: str | PathLike[str] | None = None, job: str | None = None
 ) -> dict[str, Any]: ...
+def why(
+    replica: str,
+    model: str | None = None,
+    server: str | None = None,
+    token_file: str | PathLike[str] | None = None,
+    job: str | None = None,
+) -> Why: ...
 def verify(
     model: str,
     replica: str,

@@ -95,3 +95,19 @@ def status(
     have started on this host; `job` is found as in `open`."""
     token = None if token_file is None else os.fspath(token_file)
     return _core.status(server, token, job)
+
+
+def why(
+    replica: str,
+    *,
+    model: str | None = None,
+    server: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    job: str | None = None,
+) -> _core.Why:
+    """Why a replica waits: for what, who holds it up, what ends the wait. `str()` of the answer is the sentence that
+    `weightcast why` prints; a call that runs out of time raises `Timeout` with the same sentence.
+
+    `model` is needed only where replicas of several models have the name. The server is found as in `status`."""
+    token = None if token_file is None else os.fspath(token_file)
+    return _core.why(replica, model, server, token, job)

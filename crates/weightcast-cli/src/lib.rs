@@ -14,7 +14,7 @@ mod sim;
 
 use clap::{Parser, Subcommand};
 
-use job::{serve, status, verify};
+use job::{serve, status, verify, why};
 use plan::layout;
 use sim::replay;
 
@@ -42,6 +42,8 @@ enum Command {
     Serve(serve::Serve),
     /// Show models, versions, replicas, shards, and who reads from whom.
     Status(status::StatusOf),
+    /// Say why a replica's call waits: for what, who holds it up, what ends the wait.
+    Why(why::WhyOf),
     /// Compare what live replicas of any layouts hold, without moving it; says where it differs
     Verify(verify::Verify),
     /// Show what a rank of a trainer or an engine holds, by rule
@@ -82,6 +84,7 @@ pub fn run(arguments: Vec<String>) -> i32 {
     exit_status(match arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Status(status) => status::run(status),
+        Command::Why(why) => why::run(why),
         Command::Verify(verify) => return verify::run(verify),
         Command::Layout(layout) => layout::run(&layout),
         Command::Plan(plan) => plan::run(&plan),

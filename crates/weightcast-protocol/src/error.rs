@@ -98,12 +98,17 @@ pub enum CallError {
         reason: String,
     },
     /// The deadline passed.
-    #[error("{call} timed out waiting for {waiting_for}")]
+    #[error(
+        "{call} timed out waiting for {waiting_for}{}",
+        if detail.is_empty() { String::new() } else { format!("; {detail}") }
+    )]
     Timeout {
         /// The call.
         call: String,
         /// What had not happened yet.
         waiting_for: String,
+        /// Who held the call up, and what else the server knew: the sentence of `weightcast why`.
+        detail: String,
     },
     /// The reference server did not answer before the lease or the deadline ran out.
     #[error("reference server {server} unreachable: {reason}")]

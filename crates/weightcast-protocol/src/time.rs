@@ -1,5 +1,6 @@
 //! Time as the machines see it: an integer that the runtime passes in.
 
+use std::fmt;
 use std::ops::{Add, Sub};
 
 /// A moment on one process's own monotonic clock, in nanoseconds. Never compared between machines.
@@ -25,6 +26,14 @@ impl Span {
     pub const fn scaled(self, numerator: u64, denominator: u64) -> Self {
         let scaled = (self.0 as u128 * numerator as u128) / denominator as u128;
         Self(if scaled > u64::MAX as u128 { u64::MAX } else { scaled as u64 })
+    }
+}
+
+/// In seconds, to a tenth.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = self.0.saturating_add(50_000_000) / 100_000_000;
+        write!(f, "{}.{} s", tenths / 10, tenths % 10)
     }
 }
 

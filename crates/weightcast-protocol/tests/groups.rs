@@ -313,7 +313,7 @@ fn a_shard_that_never_calls_is_named_at_the_deadline() {
     assert_eq!(cluster.ended(trainer[0]), 1);
     cluster.advance(Span::from_millis(200));
     let error = cluster.outcome(trainer[0]).unwrap().unwrap_err();
-    let CallError::Timeout { call, waiting_for } = &error else { panic!("{error}") };
+    let CallError::Timeout { call, waiting_for, .. } = &error else { panic!("{error}") };
     assert_eq!(
         (call.as_str(), waiting_for.as_str()),
         ("publish(1)", "shards 1, 3 of replica trainer to call")

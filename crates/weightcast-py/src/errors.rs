@@ -174,8 +174,8 @@ fn call_exception(py: Python<'_>, error: CallError, message: String) -> PyErr {
         CallError::GroupBroken { replica, reason } => {
             raise!(GroupBroken, replica = replica, reason = reason)
         }
-        CallError::Timeout { call, waiting_for } => {
-            raise!(Timeout, call = call, waiting_for = waiting_for)
+        CallError::Timeout { call, waiting_for, detail } => {
+            raise!(Timeout, call = call, waiting_for = waiting_for, detail = detail)
         }
         CallError::ServerUnreachable { server, reason } => {
             raise!(ServerUnreachable, server = server, reason = reason)

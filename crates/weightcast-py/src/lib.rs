@@ -13,6 +13,7 @@ mod status;
 mod updated;
 mod verdict;
 mod verify;
+mod why;
 
 use pyo3::prelude::*;
 
@@ -32,10 +33,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<verdict::PyDifference>()?;
     module.add_class::<verdict::PyDifferentRange>()?;
     module.add_class::<verdict::PyHeldBy>()?;
+    module.add_class::<why::PyWhy>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;
     module.add_function(wrap_pyfunction!(status::status, module)?)?;
     module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(why::why, module)?)?;
     module.add_function(wrap_pyfunction!(server::command_line, module)?)?;
     exit::register(module)?;
     errors::add(module)

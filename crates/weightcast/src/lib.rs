@@ -33,7 +33,7 @@ pub mod wire;
 pub use auth::{new_token, read_token};
 pub use client::{
     COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, ShardHandle, Transfer,
-    Updated, status,
+    Updated, status, why,
 };
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use error::Error;

@@ -68,6 +68,10 @@ class Shard:
         """Whether the memory is that version's now, bit for bit."""
         return self.right(version)
 
+    def wait_held(self, version, deadline):
+        """Waits until every rollout holds a version as new as this one."""
+        self.handle.wait(wc.held(version), deadline=deadline)
+
     def unpublish(self, deadline):
         self.handle.unpublish(deadline=deadline)
 

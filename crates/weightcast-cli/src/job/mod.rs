@@ -4,3 +4,4 @@ pub(crate) mod open_files;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod verify;
+pub(crate) mod why;

@@ -48,6 +48,13 @@ pub struct ServerConfig {
     pub safeguards: crate::Safeguards,
 }
 
+impl ServerConfig {
+    /// How long the server waits for a renewal: longer than the client acts on it.
+    pub(in crate::server) fn lease_with_margin(&self) -> Span {
+        self.lease.scaled(100 + u64::from(self.margin_percent), 100)
+    }
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {

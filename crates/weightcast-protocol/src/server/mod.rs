@@ -24,6 +24,7 @@
 //! - `membership`: which session belongs to which group (`open`, `lease`, `close`), which `tickets`
 //!   are believed, when this server acts (`term`), groups brought over from an earlier term
 //!   (`recovery`), models without groups (`freed`);
+//! - `waits`: what a call waits for, who holds the call up, and what ends the wait;
 //! - `dispatch`: what each input and each thing on the agenda leads to;
 //! - `views`: read-only snapshots and invariants.
 //!
@@ -45,6 +46,7 @@ mod stores;
 mod transfers;
 mod versions;
 mod views;
+mod waits;
 
 use std::collections::VecDeque;
 
@@ -60,6 +62,7 @@ pub use views::inspect::Inspection;
 pub use views::snapshot::{
     ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot, Snapshot,
 };
+pub use waits::Why;
 
 use crate::message::ClientMessage;
 use crate::{ConnectionId, Time};

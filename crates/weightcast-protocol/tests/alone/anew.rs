@@ -260,7 +260,11 @@ fn another_server_is_looked_for_exactly_as_long_as_is_configured() {
 
 /// What a session asks for when a transfer runs out of time, but for the end of the call.
 fn runs_out(alone: &mut Alone, seq: OpSeq) -> Vec<Output> {
-    let error = CallError::Timeout { call: "update".into(), waiting_for: "it".into() };
+    let error = CallError::Timeout {
+        call: "update".into(),
+        waiting_for: "it".into(),
+        detail: String::new(),
+    };
     let mut outputs = alone.say(ServerMessage::Answered { seq, result: Err(error.clone()) });
     assert_eq!(outputs.pop(), Some(Output::Done { seq, result: Err(error) }));
     outputs

@@ -189,7 +189,11 @@ fn a_shard_brings_what_its_memory_holds_to_the_next_server() {
     let withdrew_in_vain = |alone: &mut Alone| {
         let seq = alone.call(Call::Unpublish);
         let waiting_for = "its readers".into();
-        let result = Err(CallError::Timeout { call: "unpublish".into(), waiting_for });
+        let result = Err(CallError::Timeout {
+            call: "unpublish".into(),
+            waiting_for,
+            detail: String::new(),
+        });
         alone.say(ServerMessage::Answered { seq, result });
         alone.call(Call::List);
     };

@@ -34,7 +34,7 @@ impl Dice {
                 detail: text(),
             },
             20..30 => CallError::Misuse { detail: text() },
-            _ => CallError::Timeout { call: text(), waiting_for: text() },
+            _ => CallError::Timeout { call: text(), waiting_for: text(), detail: text() },
         }
     }
 }

@@ -88,7 +88,11 @@ fn slow_is_also_what_gets_an_eighth_of_the_best_that_there_was() {
             "another read's bytes do not count"
         );
         assert_eq!(passes(&mut alone, (seq, 2), 5 + 2 * pace, MUCH), expected);
-        let error = CallError::Timeout { call: "replicate".into(), waiting_for: "it".into() };
+        let error = CallError::Timeout {
+            call: "replicate".into(),
+            waiting_for: "it".into(),
+            detail: String::new(),
+        };
         alone.say(ServerMessage::Answered { seq, result: Err(error) });
         let next = alone.reads(1, false);
         assert_eq!(passes(&mut alone, (next, 1), 5, MUCH), None);

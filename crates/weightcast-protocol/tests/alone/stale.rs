@@ -388,7 +388,7 @@ fn each_seed_is_asked_for_once_whatever_its_number_and_its_failure_is_its_own() 
 }
 
 fn timeout() -> CallError {
-    CallError::Timeout { call: "update".into(), waiting_for: "it".into() }
+    CallError::Timeout { call: "update".into(), waiting_for: "it".into(), detail: String::new() }
 }
 
 /// What a transfer has left is gone on with by the next one, unless the memory was another one meanwhile.

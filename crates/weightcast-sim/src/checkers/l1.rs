@@ -115,7 +115,8 @@ mod tests {
         let message = ClientMessage::Call { seq, deadline, call };
         checker.observe(BEGAN, &Fact::Heard { who, term: Term(7), message: &message });
         let waiting_for = waiting_for.to_owned();
-        let result = Err(CallError::Timeout { call: "call".to_owned(), waiting_for });
+        let (call, detail) = ("call".to_owned(), String::new());
+        let result = Err(CallError::Timeout { call, waiting_for, detail });
         let (foreign, due, term, leaves) = (None, None, None, false);
         let done = Fact::Done { who, seq, result: &result, foreign, due, term, leaves };
         checker.observe(BEGAN + deadline, &done).is_some()

@@ -19,6 +19,7 @@ pub(crate) mod reading;
 mod updated;
 
 pub use connection::status::status;
+pub use connection::why::why;
 pub use handle::process::Owned;
 pub use handle::{Interrupted, ShardHandle};
 pub use memory::layout_source::LayoutSource;

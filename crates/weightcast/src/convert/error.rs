@@ -39,7 +39,9 @@ pub(super) fn error(error: Option<wire::Error>) -> Result<CallError, MalformedMe
             call_b: m.call_b,
         },
         W::GroupBroken(m) => CallError::GroupBroken { replica: m.replica, reason: m.reason },
-        W::Timeout(m) => CallError::Timeout { call: m.call, waiting_for: m.waiting_for },
+        W::Timeout(m) => {
+            CallError::Timeout { call: m.call, waiting_for: m.waiting_for, detail: m.detail }
+        }
         W::ServerUnreachable(m) => {
             CallError::ServerUnreachable { server: m.server, reason: m.reason }
         }
@@ -89,7 +91,9 @@ pub(super) fn error_frame(error: CallError) -> Option<wire::Error> {
         CallError::GroupBroken { replica, reason } => {
             W::GroupBroken(wire::GroupBroken { replica, reason })
         }
-        CallError::Timeout { call, waiting_for } => W::Timeout(wire::Timeout { call, waiting_for }),
+        CallError::Timeout { call, waiting_for, detail } => {
+            W::Timeout(wire::Timeout { call, waiting_for, detail })
+        }
         CallError::ServerUnreachable { server, reason } => {
             W::ServerUnreachable(wire::ServerUnreachable { server, reason })
         }

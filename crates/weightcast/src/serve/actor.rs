@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::Sum;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::server::{Inspection, Server, ServerOutput, Snapshot};
+use weightcast_protocol::server::{Inspection, Server, ServerOutput, Snapshot, Why};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProof};
 
 use super::admission::Pass;
@@ -34,6 +34,8 @@ pub(super) enum ActorInput {
     /// acts.
     Probe(TermProof, oneshot::Sender<Option<TermProof>>),
     Snapshot(oneshot::Sender<Snapshot>),
+    /// Model, if it is named, and replica.
+    Why(Option<String>, String, oneshot::Sender<Result<Why, CallError>>),
     /// Model and replica.
     Inspect(String, String, Option<Sum>, oneshot::Sender<(Term, Inspection)>),
 }
@@ -184,6 +186,9 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Act
         }
         ActorInput::Snapshot(reply) => {
             let _ = reply.send(machine.snapshot(now));
+        }
+        ActorInput::Why(model, replica, reply) => {
+            let _ = reply.send(machine.why(now, model.as_deref(), &replica));
         }
         ActorInput::Inspect(model, replica, found, reply) => {
             let _ = reply.send((machine.term(), machine.inspect(&model, &replica, found)));

@@ -189,6 +189,18 @@ impl ReferenceServer for Service {
         self.reply(pass, self.transfers.to_tell(pass.turns()), ask).await
     }
 
+    type WhyStream = Pages;
+
+    async fn why(&self, request: Request<wire::WhyRequest>) -> Result<Response<Pages>, Status> {
+        let pass = pass(&request).clone();
+        let wire::WhyRequest { model, replica } = request.into_inner();
+        let ask = async {
+            let why = self.ask(|reply| ActorInput::Why(model, replica, reply)).await?;
+            Ok(status::why_frame(why))
+        };
+        self.reply(&pass, self.transfers.to_inspect(pass.turns()), ask).await
+    }
+
     type InspectStream = Pages;
 
     async fn inspect(

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use weightcast_protocol::CallError;
 use weightcast_protocol::server::{
-    Counters, ModelSnapshot, ReplicaSnapshot, RetentionLoss, ShardSnapshot, Snapshot,
+    Counters, ModelSnapshot, ReplicaSnapshot, RetentionLoss, ShardSnapshot, Snapshot, Why,
 };
 
 use crate::config::Role;
@@ -20,6 +21,17 @@ pub(super) fn status_frame(snapshot: Snapshot) -> wire::StatusReply {
         models: snapshot.models.into_iter().map(|(name, model)| model_frame(name, model)).collect(),
         counters: counters(&snapshot.counters),
         losses: snapshot.losses.into_iter().map(loss_frame).collect(),
+    }
+}
+
+/// Why a replica waits, as a reply.
+pub(super) fn why_frame(why: Result<Why, CallError>) -> wire::WhyReply {
+    match why {
+        Ok(Why { sentence, waits, held_up_by, cycle }) => {
+            let why = Some(wire::WhyStatus { sentence, waits, held_up_by, cycle });
+            wire::WhyReply { problem: None, why }
+        }
+        Err(error) => wire::WhyReply { problem: Some(error.to_string()), why: None },
     }
 }
 

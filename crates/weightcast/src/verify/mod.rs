@@ -73,6 +73,7 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
         let late = || CallError::Timeout {
             call: "verify".to_owned(),
             waiting_for: "the server to say who holds what".to_owned(),
+            detail: String::new(),
         };
         tokio::time::timeout(what.deadline, met).await.unwrap_or_else(|_| Err(late().into()))
     });
@@ -86,6 +87,7 @@ pub fn verify(what: &Comparison, options: &Options, watch: Watch<'_>) -> Result<
             let late = || CallError::Timeout {
                 call: "verify".to_owned(),
                 waiting_for: "the server to say whether that is what was sealed".to_owned(),
+                detail: String::new(),
             };
             let left = (started + what.deadline).saturating_duration_since(Instant::now());
             tokio::time::timeout(left, asked).await.unwrap_or_else(|_| Err(late().into()))

@@ -1,6 +1,5 @@
 //! The deadline of a group's call, and what the call was waiting for (L1).
 
-use crate::message::Call;
 use crate::server::Server;
 use crate::{CallError, Incarnation, OpSeq, Safeguard, Time};
 
@@ -22,7 +21,7 @@ impl Server {
         if !self.groups.is_pending(incarnation, seq) {
             return;
         }
-        let error = self.timeout_error(incarnation);
+        let error = self.timeout_error(now, incarnation);
         self.counters.timeouts += 1;
         let keeps = self.config.safeguards.on(Safeguard::ReadsKept);
         self.groups.of_mut(&incarnation).leave_to_next(keeps);
@@ -30,47 +29,33 @@ impl Server {
         self.calls().finish(incarnation, Err(error));
     }
 
-    /// The error for a call whose deadline has passed: names what the call was waiting for.
-    fn timeout_error(&self, incarnation: Incarnation) -> CallError {
+    /// The error for a call whose deadline has passed: names what the call was waiting for, and who
+    /// held it up.
+    fn timeout_error(&self, now: Time, incarnation: Incarnation) -> CallError {
         let caller = self.books().group(incarnation);
-        let group = caller.group;
-        let transaction = group.pending();
-        let missing = transaction.missing(group.num_shards);
-        if missing.is_none()
+        let transaction = caller.group.pending();
+        if transaction.is_whole(caller.group.num_shards)
             && let Some(error) = caller.version_missing()
         {
             return error;
         }
-        let waiting_for = match (missing, &transaction.call) {
-            (Some(missing), _) if group.complete() => {
-                format!("{missing} of replica {} to call", group.replica)
-            }
-            (Some(_), _) => group.waits_to_open(),
-            (None, Call::Replicate { .. } | Call::Update { .. }) => {
-                self.books().transfer(incarnation).waits_for()
-            }
-            (None, Call::Unpublish) => caller.unpublish_waits_for(),
-            (None, Call::Publish { .. }) if caller.waits_for_digest() => {
-                "those of the last reference server who know the version's digest".to_owned()
-            }
-            (None, Call::Wait { until }) => caller.wait_waits_for(*until),
-            (None, _) => format!("replica {}", group.replica),
-        };
-        CallError::Timeout { call: transaction.call.to_string(), waiting_for }
+        let (waiting_for, detail) = self.waited_for(now, incarnation);
+        CallError::Timeout { call: transaction.call.to_string(), waiting_for, detail }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Call;
     use crate::server::props::{SEQ, server, version};
     use crate::server::stores::transaction::Phase;
     use crate::{Generation, Selector};
 
     /// What its call would be said to have waited for.
     fn waited_for(server: &Server, group: Incarnation) -> (String, String) {
-        match server.timeout_error(group) {
-            CallError::Timeout { call, waiting_for } => (call, waiting_for),
+        match server.timeout_error(Time(0), group) {
+            CallError::Timeout { call, waiting_for, .. } => (call, waiting_for),
             CallError::VersionUnavailable { selector, latest, .. } => {
                 (selector.to_string(), format!("{latest:?}"))
             }

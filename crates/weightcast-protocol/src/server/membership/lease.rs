@@ -4,20 +4,14 @@ use crate::message::{Role, ServerMessage};
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::group::Over;
 use crate::server::stores::timers::Timer;
-use crate::{CallError, Incarnation, SessionId, Span, Time};
+use crate::{CallError, Incarnation, SessionId, Time};
 
 /// A timer this late, in percent of a lease, shows that the server itself was held up.
 const LATE_PERCENT: u64 = 25;
 
 impl MembershipHandler<'_> {
-    /// How long the server waits for a renewal: the lease and a margin, so longer than the client
-    /// acts on it.
-    pub(super) fn lease_with_margin(&self) -> Span {
-        self.config.lease.scaled(100 + u64::from(self.config.margin_percent), 100)
-    }
-
     pub(super) fn renew(&mut self, now: Time, session: SessionId) {
-        let until = now + self.lease_with_margin();
+        let until = now + self.config.lease_with_margin();
         if let Some(entry) = self.sessions.get_mut(&session) {
             entry.lease_until = until;
         }
@@ -37,7 +31,7 @@ impl MembershipHandler<'_> {
         if self.timers.next().is_none_or(|due| now < due + much) {
             return;
         }
-        let until = now + self.lease_with_margin();
+        let until = now + self.config.lease_with_margin();
         for entry in self.sessions.values_mut() {
             entry.lease_until = entry.lease_until.max(until);
         }
@@ -136,6 +130,7 @@ impl MembershipHandler<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Span;
     use crate::server::Server;
     use crate::server::ServerConfig;
     use crate::server::props::SEQ;
@@ -160,13 +155,13 @@ mod tests {
     #[test]
     fn a_lease_is_waited_for_with_its_margin_from_when_it_was_renewed() {
         let (mut server, _, [one, other]) = leased();
-        assert_eq!(server.membership().lease_with_margin(), Span(120));
+        assert_eq!(server.config.lease_with_margin(), Span(120));
         server.membership().heartbeat(Time(1_050), one, 7);
         assert_eq!((until(&server, one), until(&server, other)), (Time(1_170), Time(1_120)));
         server.membership().renew(Time(1_060), SessionId(99));
         for (margin, expected) in [(0, 100), (1, 101), (10, 110), (100, 200)] {
             server.config.margin_percent = margin;
-            assert_eq!(server.membership().lease_with_margin(), Span(expected));
+            assert_eq!(server.config.lease_with_margin(), Span(expected));
         }
     }
 

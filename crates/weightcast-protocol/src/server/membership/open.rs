@@ -132,7 +132,7 @@ impl MembershipHandler<'_> {
         let group = self.groups.of_mut(&incarnation);
         group.members.insert(open.shard, member);
         let entry = SessionEntry::new(incarnation, open.shard);
-        self.timers.set(now + self.lease_with_margin(), Timer::Lease(open.session));
+        self.timers.set(now + self.config.lease_with_margin(), Timer::Lease(open.session));
         self.sessions.insert(open.session, entry);
     }
 

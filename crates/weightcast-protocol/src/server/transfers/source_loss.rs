@@ -1,8 +1,7 @@
 //! How a transfer loses its source, and how it goes on.
 
-use crate::server::contexts::TransferCtx;
 use crate::server::rooms::TransferHandler;
-use crate::server::stores::transaction::{Phase, name_shards};
+use crate::server::stores::transaction::Phase;
 use crate::{CallError, Incarnation, Safeguard};
 
 /// Why a transfer loses its source.
@@ -87,28 +86,6 @@ impl TransferHandler<'_> {
             self.agenda.note_change(&model);
         }
         sources
-    }
-}
-
-impl TransferCtx<'_> {
-    /// What the transfer was waiting for when its deadline passed.
-    pub(in crate::server) fn waits_for(&self) -> String {
-        let (group, transfer) = (self.group, self.transfer);
-        let version = transfer.version.map(|v| v.to_string()).unwrap_or_default();
-        let unread: Vec<u32> =
-            (0..group.num_shards).filter(|s| !transfer.prepared.contains_key(s)).collect();
-        match (transfer.phase, name_shards(&unread)) {
-            (Phase::Waiting, _) => format!("a free source of version {version}"),
-            (Phase::Draining, _) if self.is_held_back() => {
-                format!("an offload of what replica {} holds", group.replica)
-            }
-            (Phase::Draining, _) => format!("readers of replica {}", group.replica),
-            (Phase::Installing, _) => format!("the shards to put version {version} in place"),
-            (Phase::Reading, Some(unread)) => format!("{unread} to read version {version}"),
-            (Phase::Reading, None) => {
-                format!("the publisher's digests of version {version}, or its source to commit")
-            }
-        }
     }
 }
 

@@ -86,7 +86,7 @@ impl TransferHandler<'_> {
 
 impl<'a> GroupCtx<'a> {
     /// Other groups that have a version beside their memory, verified, and will hold it soon.
-    pub(super) fn landing(self, version: Version) -> impl Iterator<Item = &'a Group> {
+    pub(in crate::server) fn landing(self, version: Version) -> impl Iterator<Item = &'a Group> {
         let landing = self.model.landing.iter().map(move |group| self.groups.of(group));
         landing.filter(move |group| {
             group.transfer().is_some_and(|transfer| transfer.version == Some(version))

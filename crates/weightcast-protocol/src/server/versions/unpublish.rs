@@ -5,11 +5,7 @@ use crate::message::{Answer, Call};
 use crate::server::contexts::GroupCtx;
 use crate::server::rooms::VersionHandler;
 use crate::server::stores::group::Group;
-use crate::server::stores::transaction::name_shards;
 use crate::{CallError, Incarnation, Safeguard, Time};
-
-/// How many readers an error names.
-const NAMED: usize = 4;
 
 impl VersionHandler<'_> {
     pub(in crate::server) fn start_unpublish(
@@ -68,27 +64,6 @@ impl Group {
 }
 
 impl GroupCtx<'_> {
-    /// What an `unpublish` that all shards have called was waiting for when its deadline passed.
-    pub(in crate::server) fn unpublish_waits_for(&self) -> String {
-        let group = self.group;
-        let held = group.copy();
-        let undigested: Vec<u32> =
-            (0..group.num_shards).filter(|shard| !held.sums.contains_key(shard)).collect();
-        let readers = self.edges.readers_of(group.incarnation).take(NAMED);
-        let readers: Vec<&str> =
-            readers.map(|reader| self.groups.of(&reader).replica.as_str()).collect();
-        if let Some(shards) = name_shards(&undigested).filter(|_| !held.settled()) {
-            format!("the digests of {shards} of what replica {} has published", group.replica)
-        } else if self.is_held_back() {
-            format!("an offload of what replica {} holds", group.replica)
-        } else if !readers.is_empty() {
-            format!("{} to finish reading from replica {}", readers.join(", "), group.replica)
-        } else {
-            "the clients of the last reference server, of which one may hold the only other copy"
-                .to_owned()
-        }
-    }
-
     /// Whether nothing but the recovery window keeps the group from giving its copy up.
     pub(in crate::server) fn is_held_by_window(&self) -> bool {
         let call = self.group.active_call().map(|call| &call.call);

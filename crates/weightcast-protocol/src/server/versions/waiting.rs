@@ -52,14 +52,18 @@ impl<'a> GroupCtx<'a> {
             return format!("{held}: nothing is available{}", left(model, None));
         };
         let oldest = held.oldest(latest);
-        let lagging = self.rollouts().filter(|rollout| listed(rollout) < Some(oldest));
-        let named: Vec<String> = lagging.take(NAMED).map(name_lagging).collect();
+        let named: Vec<String> = self.lagging(oldest).take(NAMED).map(name_lagging).collect();
         let named = match (named.is_empty(), self.rollouts().next()) {
             (false, _) => named.join(", "),
             (true, None) => "no rollout is registered".to_owned(),
             (true, Some(_)) => "no other rollout is registered".to_owned(),
         };
         format!("{held} (latest is {latest}): {named}{}", left(model, Some(oldest)))
+    }
+
+    /// Rollouts that hold nothing as new as a version.
+    pub(in crate::server) fn lagging(self, oldest: Version) -> impl Iterator<Item = &'a Group> {
+        self.rollouts().filter(move |rollout| listed(rollout) < Some(oldest))
     }
 
     fn is_held(&self, held: Freshness) -> bool {

@@ -19,7 +19,7 @@ use crate::limits::{FRAME_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
     ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
-    ServerFrame, StatusRequest,
+    ServerFrame, StatusRequest, WhyRequest,
 };
 
 /// How long one attempt to connect may take.
@@ -107,6 +107,11 @@ impl ControlPort for GrpcPort {
     fn status(&self) -> Requested<Incoming<Page>> {
         let mut client = self.0.clone();
         Box::pin(async move { client.status(StatusRequest {}).await.map(incoming) })
+    }
+
+    fn why(&self, request: WhyRequest) -> Requested<Incoming<Page>> {
+        let mut client = self.0.clone();
+        Box::pin(async move { client.why(request).await.map(incoming) })
     }
 
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {

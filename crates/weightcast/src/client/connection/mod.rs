@@ -2,11 +2,12 @@
 //! questions.
 //!
 //! Each server is reached through a `port`; `grpc` is the port of real servers. `status` asks a
-//! server what it knows.
+//! server what it knows, `why` what a replica waits for.
 
 mod grpc;
 pub(super) mod port;
 pub(crate) mod status;
+pub(crate) mod why;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ use crate::limits::{MANIFEST_BYTES, STATUS_BYTES};
 use crate::manifest;
 use crate::serve::BUSY;
 use crate::wire::{
-    ClientFrame, GetManifestRequest, InspectRequest, Page, ProbeRequest, ServerFrame,
+    ClientFrame, GetManifestRequest, InspectRequest, Page, ProbeRequest, ServerFrame, WhyReply,
+    WhyRequest,
 };
 
 /// The pause before a busy server is asked again: doubles with each time, up to the longest.
@@ -143,6 +145,12 @@ impl ServerConnection {
 
     pub(crate) async fn status(&self) -> Result<crate::wire::StatusReply, Error> {
         let reply = patiently(|| self.current().1.status()).await;
+        self.reply(reply).await
+    }
+
+    /// Why a replica waits.
+    pub(crate) async fn why(&self, request: WhyRequest) -> Result<WhyReply, Error> {
+        let reply = patiently(|| self.current().1.why(request.clone())).await;
         self.reply(reply).await
     }
 

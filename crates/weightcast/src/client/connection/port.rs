@@ -10,7 +10,7 @@ use weightcast_protocol::ContentDigest;
 
 use crate::wire::{
     ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
-    ServerFrame,
+    ServerFrame, WhyRequest,
 };
 
 /// Replies that come one by one.
@@ -30,6 +30,8 @@ pub(crate) trait ControlPort: Send + Sync {
     fn get_manifest(&self, request: GetManifestRequest) -> Requested<Incoming<ManifestPage>>;
     /// What the server knows.
     fn status(&self) -> Requested<Incoming<Page>>;
+    /// Why a replica waits.
+    fn why(&self, request: WhyRequest) -> Requested<Incoming<Page>>;
     /// What the server knows of one replica.
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>>;
 }

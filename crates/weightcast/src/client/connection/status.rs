@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::serve::Status;
 
 /// How long one server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the acting server knows: models, versions, replicas, shards, and which replica reads from
 /// which. Several servers are asked in turn until one acts; if none acts, the last answer is

@@ -80,6 +80,10 @@ impl ControlPort for FakePort {
         self.next(|size, data| Page { size, data: data.into() })
     }
 
+    fn why(&self, _: WhyRequest) -> Requested<Incoming<Page>> {
+        self.next(|size, data| Page { size, data: data.into() })
+    }
+
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {
         *self.inspected.lock().unwrap() = Some(request);
         self.next(|size, data| Page { size, data: data.into() })

@@ -219,6 +219,7 @@ impl ShardHandle {
             None => Err(Error::Call(CallError::Timeout {
                 call: "wait_sealed".to_owned(),
                 waiting_for: "the digests of all shards' published memory".to_owned(),
+                detail: String::new(),
             })),
         }
     }

@@ -268,7 +268,7 @@ impl MessageDraw {
                 call_b: c,
             },
             6 => CallError::GroupBroken { replica: a, reason: b },
-            7 => CallError::Timeout { call: a, waiting_for: b },
+            7 => CallError::Timeout { call: a.clone(), waiting_for: b, detail: a },
             8 => CallError::ServerUnreachable { server: a, reason: b },
             9 => CallError::InDoubt { version },
             10 => CallError::Limit { what: a, limit: self.number(), got: self.number() },

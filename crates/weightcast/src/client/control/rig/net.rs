@@ -19,7 +19,7 @@ use crate::convert::{
 };
 use crate::wire::{
     ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
-    ServerFrame,
+    ServerFrame, WhyRequest,
 };
 
 /// The servers, and what leads to them.
@@ -246,6 +246,10 @@ impl ControlPort for VirtualPort {
     }
 
     fn status(&self) -> Requested<Incoming<Page>> {
+        self.answer(|_, _| Err(Status::unimplemented("nobody asks here")))
+    }
+
+    fn why(&self, _: WhyRequest) -> Requested<Incoming<Page>> {
         self.answer(|_, _| Err(Status::unimplemented("nobody asks here")))
     }
 
