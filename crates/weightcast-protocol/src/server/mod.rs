@@ -58,7 +58,9 @@ pub use stores::retention::RetentionLoss;
 pub use stores::seeding::seed_name;
 pub use stores::trust::Trust;
 pub use stores::violation::Violation;
+pub use transfers::choose::Drawbacks;
 pub use views::inspect::Inspection;
+pub use views::preview::{Preview, PreviewedChoice};
 pub use views::snapshot::{
     ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot, Snapshot,
 };

@@ -14,7 +14,7 @@ pub(super) const ATTEMPTS_PER_SOURCE: u32 = 3;
 
 /// What the choice of a source came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(in crate::server) enum Choice {
     /// Read from this group.
     Granted(Incarnation),
     /// Every source is busy, or a copy is on its way: wait.
@@ -24,13 +24,24 @@ pub(super) enum Choice {
 }
 
 /// Reasons against a source that has not failed, the weightiest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Drawbacks {
+    /// Replicas that have read other bytes from the source than the publisher's.
+    pub accusers: usize,
+    /// Whether the reader has left the source before, because the source was slow.
+    pub slow: bool,
+    /// Through how many replicas the version comes to the source.
+    pub depth: usize,
+    /// How many read from the source.
+    pub readers: usize,
+    /// Whether the source is on another host than the reader.
+    pub other_host: bool,
+}
+
+/// Sources that have failed equally often, in order of preference.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank<'a> {
-    accusers: usize,
-    slow: bool,
-    depth: usize,
-    load: usize,
-    other_host: bool,
+    drawbacks: Drawbacks,
     name: &'a str,
     source: Incarnation,
 }
@@ -40,7 +51,7 @@ impl<'a> TransferCtx<'a> {
     /// transfer, that nobody accuses, that was not slow; then the shortest chain, the fewest
     /// readers, the same host; ties go by name. Near and far sources are never compared: a reader
     /// that may cross has no near source.
-    pub(super) fn choose_source(self, version: Version) -> Choice {
+    pub(in crate::server) fn choose_source(self, version: Version) -> Choice {
         let may_cross = self.may_cross(version);
         let (mut busy, mut barred) = (false, false);
         let offer = |source: &'a Group| {
@@ -110,17 +121,23 @@ impl<'a> TransferCtx<'a> {
 
 /// Rules of the choice that need no transfer. The context's group is the reader.
 impl<'a> GroupCtx<'a> {
-    /// The reasons against a source.
+    /// A source's place among others.
     pub(super) fn rank(self, source: &'a Group, version: Version) -> Rank<'a> {
-        let host = |group: &'a Group| group.location().map(|location| location.host.as_str());
-        Rank {
+        let drawbacks = self.drawbacks(source, version);
+        Rank { drawbacks, name: &source.replica, source: source.incarnation }
+    }
+
+    /// The reasons against a source.
+    pub(in crate::server) fn drawbacks(self, source: &Group, version: Version) -> Drawbacks {
+        fn host(group: &Group) -> Option<&str> {
+            group.location().map(|location| location.host.as_str())
+        }
+        Drawbacks {
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
             slow: self.group.slow.contains_key(&source.incarnation),
             depth: self.depth(source, version),
-            load: self.edges.load(source.incarnation),
+            readers: self.edges.load(source.incarnation),
             other_host: host(source) != host(self.group),
-            name: &source.replica,
-            source: source.incarnation,
         }
     }
 
@@ -165,7 +182,7 @@ impl<'a> GroupCtx<'a> {
     }
 
     /// Whether a source has room for the reader, and for the chain of readers below the reader (D1, D6).
-    pub(super) fn has_room(&self, source: &Group, version: Version) -> bool {
+    pub(in crate::server) fn has_room(&self, source: &Group, version: Version) -> bool {
         // Readers of the group's old copy will have left by then.
         let below = match self.group.held {
             Some(_) => 0,
@@ -178,7 +195,7 @@ impl<'a> GroupCtx<'a> {
 
     /// Whether the reader is above a source: the source reads from the reader, directly or through other groups (D2).
     /// A holder reads only during a staged update, which ends soon.
-    pub(super) fn is_above(&self, source: &Group) -> bool {
+    pub(in crate::server) fn is_above(&self, source: &Group) -> bool {
         self.config.safeguards.on(Safeguard::AcyclicChoice)
             && self.edges.leads_to(source.incarnation, self.group.incarnation)
     }

@@ -3,4 +3,5 @@
 pub(super) mod edge_invariants;
 pub(super) mod inspect;
 pub(super) mod invariants;
+pub(super) mod preview;
 pub(super) mod snapshot;
