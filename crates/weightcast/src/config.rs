@@ -127,16 +127,25 @@ impl Options {
         self.server.clone().or_else(|| environment("WEIGHTCAST_SERVER"))
     }
 
-    /// The token to show these servers and to ask of peers: the configured one; else, if all
-    /// servers are of this host, this user's own. None for other servers, or if `insecure`.
-    pub(crate) fn token(&self, servers: &str) -> Result<Option<Secret>, Error> {
+    /// The configured token file, if there is one.
+    pub(crate) fn configured_token_file(&self) -> Option<PathBuf> {
         let given = self.token_file.clone();
-        let file = match given.or_else(|| environment("WEIGHTCAST_TOKEN_FILE").map(PathBuf::from)) {
-            Some(file) => file,
-            None if self.insecure || !servers.split(',').all(is_of_this_host) => return Ok(None),
-            None => auth::own_token_file()?,
-        };
-        auth::read_token(&file).map(Some)
+        given.or_else(|| environment("WEIGHTCAST_TOKEN_FILE").map(PathBuf::from))
+    }
+
+    /// The file of the token to show these servers and to ask of peers: the configured one; else, if all
+    /// servers are of this host, this user's own. None for other servers, or if `insecure`.
+    pub(crate) fn token_file_for(&self, servers: &str) -> Result<Option<PathBuf>, Error> {
+        match self.configured_token_file() {
+            Some(file) => Ok(Some(file)),
+            None if self.insecure || !servers.split(',').all(is_of_this_host) => Ok(None),
+            None => auth::own_token_file().map(Some),
+        }
+    }
+
+    /// The token of that file.
+    pub(crate) fn token(&self, servers: &str) -> Result<Option<Secret>, Error> {
+        self.token_file_for(servers)?.map(|file| auth::read_token(&file)).transpose()
     }
 
     pub(crate) fn data_bind(&self) -> String {

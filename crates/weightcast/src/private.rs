@@ -88,18 +88,30 @@ fn looked_at(file: File, what: &str, path: &Path, keep: Keep) -> Result<File, Er
     let found = file
         .metadata()
         .map_err(|e| Error::io(format!("look at the {what} {}", path.display()), e))?;
-    let seen = Seen::of(&found);
-    match problem(seen, rustix::process::geteuid().as_raw(), keep) {
+    match fault_of(&found, path, keep) {
         None => Ok(file),
-        Some(Problem { what: problem, cure, note }) => Err(Error::Config {
+        Some(FileFault { found, cure }) => Err(Error::Config {
             what: format!("{what} {}", path.display()),
-            problem: format!(
-                "{problem} (mode {:04o}); run: {cure} {}{note}",
-                seen.mode,
-                path.display()
-            ),
+            problem: format!("{found}; run: {cure}"),
         }),
     }
+}
+
+/// What is wrong with who may use a file, and the command that mends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileFault {
+    pub(crate) found: String,
+    pub(crate) cure: String,
+}
+
+/// What others can do with a file, and must not.
+pub(crate) fn fault_of(file: &Metadata, path: &Path, keep: Keep) -> Option<FileFault> {
+    let seen = Seen::of(file);
+    let Problem { what, cure, note } = problem(seen, rustix::process::geteuid().as_raw(), keep)?;
+    Some(FileFault {
+        found: format!("{what} (mode {:04o})", seen.mode),
+        cure: format!("{cure} {}{note}", path.display()),
+    })
 }
 
 /// Owner and mode of a file or directory.

@@ -1,6 +1,6 @@
 //! The client: what a worker holds, and what keeps it alive.
 //!
-//! Reading order: [`handle`] is what a user calls, and [`open`] is how a handle begins. [`control`] is the thread that
+//! Reading order: [`handle`] is what a user calls, and [`open`] is how a handle begins ([`data_address`] is where its data port is). [`control`] is the thread that
 //! takes each [`event`] to the session machine and does what the machine asks for. [`connection`] leads to the reference
 //! servers. [`memory`] is the registered memory; [`reading`] fills it from other replicas, and [`mismatch`] finds where
 //! two copies differ. [`aside`] keeps copies beside the registered memory that outlive the handle: offloads and seeds.
@@ -9,6 +9,7 @@
 pub(crate) mod aside;
 pub(crate) mod connection;
 mod control;
+pub(crate) mod data_address;
 mod event;
 mod handle;
 mod handle_state;

@@ -1,6 +1,5 @@
 //! Opening a handle: finds the server, binds the data port, starts the control thread.
 
-use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use crate::client::aside::second::Owner;
 use crate::client::aside::seed::Seeder;
 use crate::client::connection::ServerConnection;
 use crate::client::control::Control;
+use crate::client::data_address::{bind_address, told_address};
 use crate::client::event::Event;
 use crate::client::handle_state::{HandleState, SessionView};
 use crate::client::memory::reservations::Registrant;
@@ -71,19 +71,9 @@ impl ShardHandle {
             });
         }
         let auth = Auth { token: token.clone(), insecure: options.insecure };
-        let exports = DataServer::bind(data_address(&options.data_bind())?, auth.clone())
+        let exports = DataServer::bind(bind_address(options)?, auth.clone())
             .map_err(|e| Error::Transport(e.to_string()))?;
-        if exports.addr().ip().is_unspecified() && options.data_advertise().is_none() {
-            return Err(Error::Config {
-                what: "data port".to_owned(),
-                problem: format!(
-                    "bound to {}, which peers cannot connect to: set WEIGHTCAST_DATA_ADVERTISE to \
-                     this host's name and port, or bind one of its addresses",
-                    exports.addr()
-                ),
-            });
-        }
-        let data_address = options.data_advertise().unwrap_or_else(|| exports.addr().to_string());
+        let data_address = told_address(options, exports.addr())?;
         let networks = Networks::new(options, &server, Some(exports.addr()))?;
         let warning = reach::warning(&server, &data_address);
         if let Some(warning) = &warning {
@@ -229,13 +219,6 @@ fn session_config(
     config.relays = true;
     config.reconnect = span(options.reconnect);
     Ok(config)
-}
-
-fn data_address(text: &str) -> Result<SocketAddr, Error> {
-    text.parse().map_err(|_| Error::Config {
-        what: "data port".to_owned(),
-        problem: format!("{text:?} is not IP:PORT; WEIGHTCAST_DATA_ADVERTISE may be a name"),
-    })
 }
 
 fn random() -> Result<u128, Error> {

@@ -13,7 +13,7 @@ pub(crate) mod networks;
 mod pace;
 pub(super) mod plan_files;
 pub(super) mod plans;
-pub(super) mod reach;
+pub(crate) mod reach;
 pub(crate) mod route;
 pub(super) mod staging;
 mod striping;

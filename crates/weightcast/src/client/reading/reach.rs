@@ -6,9 +6,8 @@ use crate::config::is_of_this_host;
 const REMEDY: &str = "set WEIGHTCAST_DATA_BIND (or data_bind of open) there to an address that the \
                       other hosts reach, such as 10.0.0.2:0";
 
-/// The warning of `open` about a data port that other hosts cannot reach, although they reach the
-/// server.
-pub(in crate::client) fn warning(servers: &str, data_address: &str) -> Option<String> {
+/// Said by `open` and `doctor`, where a worker will not be found.
+pub(crate) fn warning(servers: &str, data_address: &str) -> Option<String> {
     let shared = !servers.split(',').all(is_of_this_host);
     (shared && is_of_this_host(data_address)).then(|| {
         format!(

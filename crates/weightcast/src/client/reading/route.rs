@@ -251,7 +251,7 @@ impl BoundSource {
 }
 
 /// A data port's address: names are looked up, the first answer is taken.
-fn resolve(address: &str) -> Result<SocketAddr, String> {
+pub(crate) fn resolve(address: &str) -> Result<SocketAddr, String> {
     let mut found = address.to_socket_addrs().map_err(|e| format!("{address}: {e}"))?;
     found.next().ok_or_else(|| format!("{address} has no address"))
 }
