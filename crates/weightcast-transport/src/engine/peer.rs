@@ -121,8 +121,8 @@ impl Peer {
         }
     }
 
-    /// Why the first lane is the first.
-    fn why_first(&self) -> &str {
+    /// Why [`Peer::way`] was chosen.
+    pub fn why_first(&self) -> &str {
         if self.lanes.len() == 1 { &self.passed_over } else { self.preferred().why() }
     }
 
