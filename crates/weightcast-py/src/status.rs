@@ -43,7 +43,7 @@ type Converted<'py> = PyResult<Bound<'py, PyDict>>;
 
 fn server_status(py: Python<'_>, of: Status) -> Converted<'_> {
     dict!(py, of: Status {
-        term, sessions, manifests, manifest_bytes, models by model, counters, losses by loss
+        term, sessions, manifests, manifest_bytes, models by model, counters, losses by loss, version
     })
 }
 

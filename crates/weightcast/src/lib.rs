@@ -7,6 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+/// The release that this build is: what a server says of itself in its [`Status`].
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 mod auth;
 mod client;
 mod clock;

@@ -89,6 +89,10 @@ pub(crate) const STRANGER_DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) const CONNECTIONS: usize = 32_768;
 /// Requests under way on one connection: a session's stream, a few that come and go.
 pub(crate) const REQUESTS: u32 = 16;
+/// Connections that a server makes at a time because a client wants to know whether its port can be reached.
+pub(crate) const DIALS: usize = 16;
+/// How long one of them may take: a port of the same network answers in a round trip.
+pub(crate) const DIAL: Duration = Duration::from_secs(2);
 /// Headers of one request: a token and what gRPC adds.
 pub(crate) const HEADER_BYTES: u32 = 8 << 10;
 /// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.

@@ -181,6 +181,7 @@ mod tests {
             models: vec![model],
             counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
             losses: vec![loss],
+            version: "1.2.3".to_owned(),
         };
         let text = table(&status);
         let lines =

@@ -8,6 +8,7 @@ mod error;
 mod frames;
 mod inspect;
 mod large;
+mod preview;
 mod server;
 mod ticket;
 mod values;
@@ -16,6 +17,7 @@ pub(crate) use client::{client_frame, client_message};
 pub(crate) use frames::Assembly;
 pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
 pub(crate) use large::{ByteMeter, Encoder, Hold};
+pub(crate) use preview::{preview_frame, previewed};
 pub(crate) use ticket::{term_proof, term_proof_frame};
 pub(crate) use values::{content_digest, state_name, sum, sum_frame};
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::Sum;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::server::{Inspection, Server, ServerOutput, Snapshot, Why};
+use weightcast_protocol::server::{Inspection, Preview, Server, ServerOutput, Snapshot, Why};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProof};
 
 use super::admission::Pass;
@@ -38,6 +38,8 @@ pub(super) enum ActorInput {
     Why(Option<String>, String, oneshot::Sender<Result<Why, CallError>>),
     /// Model and replica.
     Inspect(String, String, Option<Sum>, oneshot::Sender<(Term, Inspection)>),
+    /// Model, reader and source.
+    Preview([String; 3], oneshot::Sender<Option<Preview>>),
 }
 
 /// The actor's end of one stream. Dropping it ends the stream.
@@ -192,6 +194,9 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Act
         }
         ActorInput::Inspect(model, replica, found, reply) => {
             let _ = reply.send((machine.term(), machine.inspect(&model, &replica, found)));
+        }
+        ActorInput::Preview([model, reader, source], reply) => {
+            let _ = reply.send(machine.preview(&model, &reader, &source));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Accepts connections and gives each its place.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
@@ -10,6 +11,7 @@ use weightcast_transport::door::host_of;
 
 use super::actor::sleep_until;
 use super::admission::Admission;
+use super::dial_back::CallerAddress;
 use super::queue::ClientOrigin;
 use super::visitor::{Visitor, VisitorSocket};
 
@@ -22,20 +24,23 @@ pub(super) enum Door {
     Unix(UnixListener),
 }
 
+/// A connection that has come, from where, and from which address if it has one.
+type Come = (Box<dyn VisitorSocket>, ClientOrigin, Option<SocketAddr>);
+
 impl Door {
-    async fn accept(&self) -> std::io::Result<(Box<dyn VisitorSocket>, ClientOrigin)> {
+    async fn accept(&self) -> std::io::Result<Come> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 let _ = stream.set_nodelay(true);
-                Ok((Box::new(stream), ClientOrigin::Host(host_of(peer.ip()))))
+                Ok((Box::new(stream), ClientOrigin::Host(host_of(peer.ip())), Some(peer)))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // Processes of another pid namespace have no number here: all of them are one
                 // origin.
                 let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
-                Ok((Box::new(stream), ClientOrigin::Process(process.unwrap_or_default())))
+                Ok((Box::new(stream), ClientOrigin::Process(process.unwrap_or_default()), None))
             }
         }
     }
@@ -49,9 +54,9 @@ pub(super) fn incoming(door: Door) -> ReceiverStream<std::io::Result<Visitor>> {
         loop {
             tokio::select! {
                 accepted = door.accept() => match accepted {
-                    Ok((socket, origin)) => {
+                    Ok((socket, origin, address)) => {
                         let place = admission.enter(origin, Instant::now());
-                        let visitor = Visitor::new(socket, place);
+                        let visitor = Visitor::new(socket, CallerAddress::new(address), place);
                         if sender.send(Ok(visitor)).await.is_err() {
                             return;
                         }

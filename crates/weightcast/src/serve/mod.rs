@@ -5,6 +5,7 @@
 mod actor;
 mod address;
 mod admission;
+mod dial_back;
 mod incoming;
 mod listener;
 mod outbox;
@@ -28,6 +29,7 @@ use self::listener::ControlListener;
 use crate::auth;
 use crate::error::Error;
 
+pub(crate) use self::dial_back::{DialNonce, proof};
 pub(crate) use self::queue::BUSY;
 pub use crate::wire::StatusReply as Status;
 

@@ -15,12 +15,15 @@ use weightcast_transport::Secret;
 
 use super::actor::{ActorInput, StreamEnd};
 use super::admission::Pass;
+use super::dial_back::DialBack;
 use super::outbox::{Frames, outbox};
 use super::queue::QueueShare;
 use super::status;
 use super::transfers::{self, Sent, Transfers, Turns};
+use super::visitor::VisitorCard;
 use crate::convert::{
-    client_message, content_digest, inspect_reply, inspected, sum, term_proof, term_proof_frame,
+    client_message, content_digest, inspect_reply, inspected, preview_frame, sum, term_proof,
+    term_proof_frame,
 };
 use crate::limits::{CLIENT_FRAME_BYTES, FRAME_BYTES, TRANSFER_PATIENCE};
 use crate::manifest;
@@ -30,7 +33,8 @@ use crate::wire::reference_server_server::{ReferenceServer, ReferenceServerServe
 /// The routes of one server.
 pub(super) fn service(inputs: mpsc::Sender<ActorInput>, token: Option<&Secret>) -> Routes {
     let connections = Arc::new(AtomicU64::new(0));
-    let service = Service { inputs, connections, transfers: Transfers::new() };
+    let (transfers, dials) = (Transfers::new(), DialBack::new());
+    let service = Service { inputs, connections, transfers, dials };
     let service = ReferenceServerServer::new(service)
         .max_decoding_message_size(FRAME_BYTES)
         .max_encoding_message_size(FRAME_BYTES);
@@ -52,11 +56,17 @@ struct Service {
     inputs: mpsc::Sender<ActorInput>,
     connections: Arc<AtomicU64>,
     transfers: Transfers,
+    dials: DialBack,
+}
+
+/// What there is to know of the connection that a request came on.
+fn card<T>(request: &Request<T>) -> &VisitorCard {
+    request.extensions().get::<VisitorCard>().expect("every connection has one")
 }
 
 /// The pass of the connection that a request came on.
 fn pass<T>(request: &Request<T>) -> &Pass {
-    request.extensions().get::<Pass>().expect("every connection has one")
+    &card(request).pass
 }
 
 /// The pages of a reply.
@@ -216,6 +226,24 @@ impl ReferenceServer for Service {
             Ok(inspect_reply(inspected(term, of)))
         };
         self.reply(&pass, self.transfers.to_inspect(pass.turns()), ask).await
+    }
+
+    async fn preview(
+        &self,
+        request: Request<wire::PreviewRequest>,
+    ) -> Result<Response<wire::PreviewReply>, Status> {
+        let wire::PreviewRequest { model, reader, source } = request.into_inner();
+        let asked = [model, reader, source];
+        let preview = self.ask(|reply| ActorInput::Preview(asked, reply)).await?;
+        Ok(Response::new(wire::PreviewReply { preview: preview.map(preview_frame) }))
+    }
+
+    async fn dial_back(
+        &self,
+        request: Request<wire::DialBackRequest>,
+    ) -> Result<Response<wire::DialBackReply>, Status> {
+        let caller = card(&request).address.clone();
+        self.dials.dial(&caller, request.into_inner()).await.map(Response::new)
     }
 }
 

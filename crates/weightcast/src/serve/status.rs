@@ -21,6 +21,7 @@ pub(super) fn status_frame(snapshot: Snapshot) -> wire::StatusReply {
         models: snapshot.models.into_iter().map(|(name, model)| model_frame(name, model)).collect(),
         counters: counters(&snapshot.counters),
         losses: snapshot.losses.into_iter().map(loss_frame).collect(),
+        version: crate::VERSION.to_owned(),
     }
 }
 

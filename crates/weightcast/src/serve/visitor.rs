@@ -10,15 +10,24 @@ use tokio::sync::oneshot;
 use tonic::transport::server::Connected;
 
 use super::admission::{AdmittedPlace, Pass};
+use super::dial_back::CallerAddress;
 
 /// A TCP or a Unix stream.
 pub(super) trait VisitorSocket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> VisitorSocket for S {}
 
+/// What each request of a connection is told of the connection.
+#[derive(Clone)]
+pub(super) struct VisitorCard {
+    pub(super) pass: Pass,
+    pub(super) address: CallerAddress,
+}
+
 /// One connection and its place among the others.
 pub(super) struct Visitor {
     socket: Box<dyn VisitorSocket>,
+    address: CallerAddress,
     place: AdmittedPlace,
     cut_off: oneshot::Receiver<()>,
     cut: bool,
@@ -27,9 +36,10 @@ pub(super) struct Visitor {
 impl Visitor {
     pub(super) fn new(
         socket: Box<dyn VisitorSocket>,
+        address: CallerAddress,
         (place, cut_off): (AdmittedPlace, oneshot::Receiver<()>),
     ) -> Self {
-        Self { socket, place, cut_off, cut: false }
+        Self { socket, address, place, cut_off, cut: false }
     }
 
     /// The socket, unless it is to be closed. Wakes the task when that changes.
@@ -45,10 +55,10 @@ impl Visitor {
 }
 
 impl Connected for Visitor {
-    type ConnectInfo = Pass;
+    type ConnectInfo = VisitorCard;
 
-    fn connect_info(&self) -> Pass {
-        self.place.pass()
+    fn connect_info(&self) -> VisitorCard {
+        VisitorCard { pass: self.place.pass(), address: self.address.clone() }
     }
 }
 

@@ -18,8 +18,9 @@ use crate::error::Error;
 use crate::limits::{FRAME_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
-    ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
-    ServerFrame, StatusRequest, WhyRequest,
+    ClientFrame, DialBackReply, DialBackRequest, GetManifestRequest, InspectRequest, ManifestPage,
+    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, ServerFrame, StatusRequest,
+    WhyRequest,
 };
 
 /// How long one attempt to connect may take.
@@ -117,6 +118,16 @@ impl ControlPort for GrpcPort {
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {
         let mut client = self.0.clone();
         Box::pin(async move { client.inspect(request).await.map(incoming) })
+    }
+
+    fn preview(&self, request: PreviewRequest) -> Requested<PreviewReply> {
+        let mut client = self.0.clone();
+        Box::pin(async move { client.preview(request).await.map(Response::into_inner) })
+    }
+
+    fn dial_back(&self, request: DialBackRequest) -> Requested<DialBackReply> {
+        let mut client = self.0.clone();
+        Box::pin(async move { client.dial_back(request).await.map(Response::into_inner) })
     }
 }
 

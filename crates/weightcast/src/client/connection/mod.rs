@@ -2,10 +2,11 @@
 //! questions.
 //!
 //! Each server is reached through a `port`; `grpc` is the port of real servers. `status` asks a
-//! server what it knows, `why` what a replica waits for.
+//! server what it knows, `why` what a replica waits for; `questions` are those of the doctor.
 
 mod grpc;
 pub(super) mod port;
+mod questions;
 pub(crate) mod status;
 pub(crate) mod why;
 

@@ -1,5 +1,6 @@
 //! One reference server's control port, as a client sees it: all that goes over the network to it.
 
+use std::future::ready;
 use std::pin::Pin;
 
 use prost::bytes::Bytes;
@@ -9,8 +10,8 @@ use tonic::Status;
 use weightcast_protocol::ContentDigest;
 
 use crate::wire::{
-    ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
-    ServerFrame, WhyRequest,
+    ClientFrame, DialBackReply, DialBackRequest, GetManifestRequest, InspectRequest, ManifestPage,
+    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, ServerFrame, WhyRequest,
 };
 
 /// Replies that come one by one.
@@ -34,4 +35,12 @@ pub(crate) trait ControlPort: Send + Sync {
     fn why(&self, request: WhyRequest) -> Requested<Incoming<Page>>;
     /// What the server knows of one replica.
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>>;
+    /// What the choice of a source would come to. By default of a server that is older than this.
+    fn preview(&self, _: PreviewRequest) -> Requested<PreviewReply> {
+        Box::pin(ready(Err(Status::unimplemented("no previews"))))
+    }
+    /// Has the server connect to a port of this host. By default of a server that is older than this.
+    fn dial_back(&self, _: DialBackRequest) -> Requested<DialBackReply> {
+        Box::pin(ready(Err(Status::unimplemented("no dials"))))
+    }
 }

@@ -5,10 +5,15 @@ use weightcast_protocol::{CallError, ContentDigest};
 use super::super::queue::ClientOrigin;
 use super::*;
 
+fn served_by(inputs: mpsc::Sender<ActorInput>) -> Service {
+    let (transfers, dials) = (Transfers::new(), DialBack::new());
+    Service { inputs, connections: Arc::default(), transfers, dials }
+}
+
 /// Stores a manifest, to which the actor gives this answer.
 async fn stored(answer: Result<(), CallError>) -> Result<(), Status> {
     let (inputs, mut asked) = mpsc::channel(4);
-    let service = Service { inputs, connections: Arc::default(), transfers: Transfers::new() };
+    let service = served_by(inputs);
     let actor = async move {
         while let Some(input) = asked.recv().await {
             match input {
@@ -41,7 +46,7 @@ async fn a_manifest_for_which_there_is_no_room_is_not_stored() {
 #[tokio::test]
 async fn a_manifest_that_another_has_brought_meanwhile_is_not_read_again() {
     let (inputs, mut queue) = mpsc::channel(1);
-    let service = Service { inputs, connections: Arc::default(), transfers: Transfers::new() };
+    let service = served_by(inputs);
     let digest = ContentDigest([7; 16]);
     let first = wire::ManifestPage { digest: vec![7; 16], size: 9, ..Default::default() };
     let turns = Turns::new(ClientOrigin::Process(1));

@@ -204,6 +204,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
         models: vec![model],
         counters: counters(&Counters::default()),
         losses: vec![loss],
+        version: crate::VERSION.to_owned(),
     };
     (snapshot, status)
 }

@@ -96,7 +96,7 @@ fn a_connection_passes_on_what_it_is_asked_until_it_is_to_close() {
         let place = admission.enter(ClientOrigin::Process(1), now);
         let told = Arc::new(Mutex::new(Vec::new()));
         let socket = Told { told: Arc::clone(&told), vectored };
-        let mut visitor = Visitor::new(Box::new(socket), place);
+        let mut visitor = Visitor::new(Box::new(socket), CallerAddress::new(None), place);
         assert_eq!(visitor.is_write_vectored(), vectored);
         let woken = Arc::new(Noted::default());
         let waker = Waker::from(Arc::clone(&woken));
