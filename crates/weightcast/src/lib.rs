@@ -15,6 +15,7 @@ mod client;
 mod clock;
 mod config;
 mod convert;
+mod doctor;
 mod environment;
 mod error;
 pub mod fp8;
@@ -39,6 +40,7 @@ pub use client::{
     Updated, status, why,
 };
 pub use config::{EpochPolicy, Options, Replica, Role};
+pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_reader};
 pub use error::Error;
 pub use serve::{ServeConfig, Server, Status, serve};
 pub use transform::{Exchange, Transformed};
