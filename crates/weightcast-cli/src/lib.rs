@@ -14,7 +14,7 @@ mod sim;
 
 use clap::{Parser, Subcommand};
 
-use job::{serve, status, verify, why};
+use job::{doctor, serve, status, verify, why};
 use plan::layout;
 use sim::replay;
 
@@ -46,6 +46,11 @@ enum Command {
     Why(why::WhyOf),
     /// Compare what live replicas of any layouts hold, without moving it; says where it differs
     Verify(verify::Verify),
+    /// Examine this host and job: what works, what does not, and what to do about it
+    Doctor(doctor::Doctor),
+    /// For `doctor` itself: the second process of its self-test
+    #[command(name = doctor::READER, hide = true)]
+    DoctorReader,
     /// Show what a rank of a trainer or an engine holds, by rule
     Layout(layout::LayoutOf),
     /// Plan a transfer from all ranks of a trainer to all ranks of engines
@@ -70,9 +75,15 @@ enum Command {
     },
 }
 
-/// Runs the command line; returns the exit status: 0, 1 for a failure, 2 for wrong usage;
-/// those of `verify` are its own.
+/// Runs the command line of this very program; see [`run_as`].
 pub fn run(arguments: Vec<String>) -> i32 {
+    let program = std::env::current_exe().map(|this| this.to_string_lossy().into_owned());
+    run_as(&program.into_iter().collect::<Vec<_>>(), arguments)
+}
+
+/// Runs the command line; returns the exit status: 0, 1 for a failure, 2 for wrong usage;
+/// those of `verify` are its own. `program` is a command that runs this command line again.
+pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
     let arguments = match CommandLine::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -86,6 +97,8 @@ pub fn run(arguments: Vec<String>) -> i32 {
         Command::Status(status) => status::run(status),
         Command::Why(why) => why::run(why),
         Command::Verify(verify) => return verify::run(verify),
+        Command::Doctor(doctor) => return doctor::run(doctor, program),
+        Command::DoctorReader => doctor::reader(),
         Command::Layout(layout) => layout::run(&layout),
         Command::Plan(plan) => plan::run(&plan),
         Command::Bench { arguments } => programs::bench(&arguments),
