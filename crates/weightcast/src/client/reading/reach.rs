@@ -6,15 +6,21 @@ use crate::config::is_of_this_host;
 const REMEDY: &str = "set WEIGHTCAST_DATA_BIND (or data_bind of open) there to an address that the \
                       other hosts reach, such as 10.0.0.2:0";
 
-/// Said by `open` and `doctor`, where a worker will not be found.
-pub(crate) fn warning(servers: &str, data_address: &str) -> Option<String> {
+/// Why other hosts cannot reach a data port, although they reach the server.
+pub(crate) fn unreachable(servers: &str, data_address: &str) -> Option<String> {
     let shared = !servers.split(',').all(is_of_this_host);
     (shared && is_of_this_host(data_address)).then(|| {
         format!(
             "the server {servers} can be reached from other hosts, this worker's data port \
-             {data_address} cannot: nobody there can read from it; {REMEDY}"
+             {data_address} cannot: nobody there can read from it"
         )
     })
+}
+
+/// The warning of `open` about a data port that other hosts cannot reach, although they reach the
+/// server.
+pub(in crate::client) fn warning(servers: &str, data_address: &str) -> Option<String> {
+    unreachable(servers, data_address).map(|why| format!("{why}; {REMEDY}"))
 }
 
 /// The error of a reader that does not reach a source, explained if the source names loopback.

@@ -45,14 +45,11 @@ pub(in crate::doctor) async fn data_port(
         BindOutcome::Refused(_) => None,
     };
     let told = match at {
-        Some(at) => told_address(options, at).map_err(|error| error.to_string()),
-        None => Ok(options.data_advertise().unwrap_or_else(|| options.data_bind())),
+        Some(at) => told_address(options, at).ok(),
+        None => Some(options.data_advertise().unwrap_or_else(|| options.data_bind())),
     };
-    let unreachable = told.as_ref().ok().and_then(|told| reach::warning(servers, told));
-    let refused = match (&told, at) {
-        (Ok(told), Some(at)) => refused(options, servers, told, at),
-        _ => None,
-    };
+    let unreachable = told.as_ref().and_then(|told| reach::unreachable(servers, told));
+    let refused = told.as_ref().zip(at).and_then(|(told, at)| refused(options, servers, told, at));
     let dialled = match (&bound, &asked.connection) {
         (BindOutcome::To(at), Some((connection, server))) => {
             dialled(options, *at, connection, server).await
@@ -80,9 +77,16 @@ fn bind(options: &Options, token: Option<Secret>) -> BindOutcome {
 
 /// Why a reader with the settings of this host would not connect to its data port.
 fn refused(options: &Options, servers: &str, told: &str, bound: SocketAddr) -> Option<String> {
-    let allowed = Networks::new(options, servers, Some(bound)).map_err(|error| error.to_string());
-    let checked = allowed.and_then(|networks| networks.check(resolve(told)?));
-    checked.err()
+    let networks = match Networks::new(options, servers, Some(bound)) {
+        Ok(networks) => networks,
+        Err(error) => return Some(error.to_string()),
+    };
+    match resolve(told) {
+        Ok(port) => networks.refusal(port.ip()).map(|why| {
+            format!("workers with the settings of this host do not connect to {told}, {why}")
+        }),
+        Err(why) => Some(why),
+    }
 }
 
 /// Listens where the data port would, and has the server connect.

@@ -1,5 +1,8 @@
 //! Asks each server of the list, and nobody starts one.
 
+use std::error::Error as _;
+use std::fmt::Write;
+use std::iter::successors;
 use std::time::{Duration, Instant};
 
 use tonic::{Code, Status as Refusal};
@@ -108,7 +111,10 @@ async fn probe(connection: &ServerConnection) -> ServerAnswer {
 
 /// What a refusal means.
 fn refused(refusal: &Refusal) -> ServerAnswer {
-    let said = format!("{:?}: {}", refusal.code(), refusal.message());
+    let mut said = format!("{:?}: {}", refusal.code(), refusal.message());
+    if let Some(cause) = successors(refusal.source(), |cause| (*cause).source()).last() {
+        let _ = write!(said, " ({cause})");
+    }
     match refusal.code() {
         Code::Unauthenticated => ServerAnswer::TokenRefused,
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::ResourceExhausted => {

@@ -10,8 +10,8 @@ pub(in crate::doctor) struct DataPortFacts {
     /// As configured.
     pub(in crate::doctor) bind: String,
     pub(in crate::doctor) bound: BindOutcome,
-    /// What peers would be told; why they could not be.
-    pub(in crate::doctor) told: Result<String, String>,
+    /// What peers would be told; `None`: all addresses are bound, and none is advertised.
+    pub(in crate::doctor) told: Option<String>,
     /// Why nobody would find it there, by what the servers' addresses say.
     pub(in crate::doctor) unreachable: Option<String>,
     /// Why peers with the settings of this host would not connect to it.
@@ -83,22 +83,25 @@ fn bind(facts: &DataPortFacts) -> Check {
 fn address(facts: &DataPortFacts) -> Check {
     const ID: &str = "data-port.address";
     match (&facts.told, &facts.unreachable, &facts.refused) {
-        (Err(why), ..) => Check::problem(
+        (None, ..) => Check::problem(
             ID,
-            why,
+            format!(
+                "{} is bound, which is all addresses and none that peers can connect to",
+                facts.bind
+            ),
             "set WEIGHTCAST_DATA_ADVERTISE to this host's name and the port, or bind one address of this host",
         ),
-        (Ok(_), Some(why), _) => Check::problem(
+        (Some(_), Some(why), _) => Check::problem(
             ID,
             why,
             "set WEIGHTCAST_DATA_BIND to an address of this host that the others reach, such as 10.0.0.2:0",
         ),
-        (Ok(_), None, Some(why)) => Check::problem(
+        (Some(_), None, Some(why)) => Check::problem(
             ID,
             why,
             "have it bind or advertise an address of the job, or list its network in WEIGHTCAST_DATA_NETWORKS",
         ),
-        (Ok(told), None, None) => Check::ok(ID, format!("peers are told {told}")),
+        (Some(told), None, None) => Check::ok(ID, format!("peers are told {told}")),
     }
 }
 
@@ -144,14 +147,14 @@ fn reached(dialled: &Dialled) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::check::CheckVerdict::{NotApplicable, Ok as Fine, Problem, Warning};
+    use crate::doctor::check::CheckVerdict::{NotApplicable, Ok, Problem, Warning};
     use crate::doctor::check::{CheckVerdict, assert_check};
 
     fn good() -> DataPortFacts {
         DataPortFacts {
             bind: "10.0.0.2:0".to_owned(),
             bound: BindOutcome::To("10.0.0.2:4000".parse().unwrap()),
-            told: Ok("10.0.0.2:4000".to_owned()),
+            told: Some("10.0.0.2:4000".to_owned()),
             unreachable: None,
             refused: None,
             dialled: dialled("10.0.0.2:4000", "10.0.0.2", DialOutcome::Proved),
@@ -169,7 +172,7 @@ mod tests {
         for check in judge(&facts) {
             match check.id == id {
                 true => assert_check(&check, id, verdict, words),
-                false => assert_check(&check, check.id, Fine, &[]),
+                false => assert_check(&check, check.id, Ok, &[]),
             }
         }
     }
@@ -177,17 +180,17 @@ mod tests {
     #[test]
     fn an_address_is_bound_and_told() {
         let text = |text: &str| text.to_owned();
-        assert_port(good(), "data-port.bind", Fine, &["10.0.0.2:0", "10.0.0.2:4000"]);
+        assert_port(good(), "data-port.bind", Ok, &["10.0.0.2:0", "10.0.0.2:4000"]);
         let taken = DataPortFacts { bound: BindOutcome::Taken, ..good() };
         assert_port(taken, "data-port.bind", Warning, &["10.0.0.2:0", "port 0"]);
         let refused = DataPortFacts { bound: BindOutcome::Refused(text("not here")), ..good() };
         assert_port(refused, "data-port.bind", Problem, &["not here", "10.0.0.2:0"]);
         let table: [(DataPortFacts, CheckVerdict, &[&str]); 4] = [
-            (good(), Fine, &["told 10.0.0.2:4000"]),
+            (good(), Ok, &["told 10.0.0.2:4000"]),
             (
-                DataPortFacts { told: Err(text("0.0.0.0")), ..good() },
+                DataPortFacts { told: None, ..good() },
                 Problem,
-                &["0.0.0.0", "WEIGHTCAST_DATA_ADVERTISE"],
+                &["10.0.0.2:0 is bound", "WEIGHTCAST_DATA_ADVERTISE"],
             ),
             (
                 DataPortFacts { unreachable: Some(text("loopback")), ..good() },
@@ -211,10 +214,10 @@ mod tests {
         let (own, other, any) = ("10.0.0.2", "192.168.0.2", "0.0.0.0");
         let seen = "10.0.0.2:4000";
         let table: [(Dialled, CheckVerdict, &[&str]); 10] = [
-            (dialled(seen, own, Proved), Fine, &["connected to 10.0.0.2:4000"]),
-            (dialled(seen, any, Proved), Fine, &["connected to 10.0.0.2:4000"]),
+            (dialled(seen, own, Proved), Ok, &["connected to 10.0.0.2:4000"]),
+            (dialled(seen, any, Proved), Ok, &["connected to 10.0.0.2:4000"]),
             // A port is forwarded: that is proof enough.
-            (dialled(seen, other, Proved), Fine, &["connected to 10.0.0.2:4000"]),
+            (dialled(seen, other, Proved), Ok, &["connected to 10.0.0.2:4000"]),
             (
                 dialled(seen, own, Elsewhere),
                 Problem,
