@@ -2,6 +2,7 @@
 
 mod answers;
 mod claims;
+mod dials;
 mod digests;
 mod grants;
 mod identities;
@@ -266,5 +267,12 @@ pub(crate) const ALL: &[Attack] = &[
         "writes that were overheard, once more on their connection and on another",
         plain,
         grants::replayed,
+    ),
+    attack(
+        "dial-back",
+        "19",
+        "a client has the server connect to services of its host, to any port, and to as many as it can",
+        plain,
+        dials::back,
     ),
 ];

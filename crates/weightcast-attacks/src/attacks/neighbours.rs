@@ -147,22 +147,22 @@ pub(super) fn writable_files(scene: &mut Scene) -> Result<()> {
 }
 
 /// An address of this host other than loopback, if the host has one. No packet is sent to find out.
-fn own_address() -> Option<String> {
+pub(super) fn own_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_loopback()).then(|| ip.to_string())
 }
 
-/// A service that no reader should connect to: counts the connections.
-struct Canary {
+/// A service that nobody should be sent to: counts the connections.
+pub(super) struct Canary {
     address: String,
-    port: u16,
-    knocks: Arc<AtomicUsize>,
+    pub(super) port: u16,
+    pub(super) knocks: Arc<AtomicUsize>,
 }
 
 impl Canary {
-    fn sit(at: &str) -> Result<Self> {
+    pub(super) fn sit(at: &str) -> Result<Self> {
         let listener = TcpListener::bind((at, 0))?;
         let (address, port) = (listener.local_addr()?.to_string(), listener.local_addr()?.port());
         let knocks = Arc::<AtomicUsize>::default();
