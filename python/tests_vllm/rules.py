@@ -57,7 +57,7 @@ def _said(command: list[str]) -> tuple[int, str, str]:
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)
         try:
-            status = command_line(command)
+            status = command_line(command, [])  # no command here starts another process
         finally:
             for at, file in enumerate(kept, 1):
                 os.dup2(file, at)

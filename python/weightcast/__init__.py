@@ -13,6 +13,7 @@ publishes, replicates or updates versions. Weights stay in place; any replica ca
 """
 
 from ._core import (
+    Check,
     ContentMismatch,
     Difference,
     DifferentRange,
@@ -36,6 +37,7 @@ from ._core import (
     Why,
     __version__,
 )
+from .check import doctor
 from .condition import Condition, available, fresh, held
 from .handle import Handle, open
 from .layout import Layout, Part, part
@@ -46,6 +48,7 @@ from .server import Server, serve, status, why
 from .verdict import verify
 
 __all__ = [
+    "Check",
     "Condition",
     "ContentMismatch",
     "Difference",
@@ -78,6 +81,7 @@ __all__ = [
     "__version__",
     "at_least",
     "available",
+    "doctor",
     "exact",
     "fresh",
     "held",

@@ -16,7 +16,8 @@ def main() -> None:
         raise SystemExit(subprocess.call([sys.executable, "-m", DEMO, *sys.argv[2:]]))
     # Native code does not look for Python's signals: let Ctrl-C end it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    raise SystemExit(command_line(["weightcast", *sys.argv[1:]]))
+    program = [sys.executable, "-m", "weightcast"]
+    raise SystemExit(command_line(["weightcast", *sys.argv[1:]], program))
 
 
 if __name__ == "__main__":

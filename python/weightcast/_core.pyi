@@ -163,6 +163,24 @@ class Listing:
 
 @final
 @_record
+class Check:
+    """What `doctor` found of one thing; true unless it is a problem."""
+
+    #: Which check it is: the same in every release.
+    id: str
+    #: Which one of several things it is about, such as a server of the list, or a variable.
+    of: str | None
+    #: "ok", "warning", "problem" or "not applicable".
+    verdict: str
+    #: What was found.
+    found: str
+    #: What to do next, if it is not good.
+    advice: str | None
+
+    def __bool__(self) -> bool: ...
+
+@final
+@_record
 class Verified:
     """One of the replicas that were compared."""
 
@@ -352,7 +370,17 @@ def verify(
     job: str | None,
     deadline: float,
 ) -> Verdict: ...
-def command_line(arguments: Sequence[str]) -> int: ...
+def doctor(
+    *,
+    server: str | None,
+    token_file: str | PathLike[str] | None,
+    job: str | None,
+    source: str | None,
+    reader: str | None,
+    model: str | None,
+    program: Sequence[str],
+) -> list[Check]: ...
+def command_line(arguments: Sequence[str], program: Sequence[str]) -> int: ...
 def local_slices(
     shape: Sequence[int],
     axes: Sequence[tuple[str, int]],

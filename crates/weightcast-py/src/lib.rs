@@ -1,6 +1,7 @@
 //! weightcast: the Python binding. Converts, releases the GIL, calls one Rust function.
 
 mod arguments;
+mod doctor;
 mod errors;
 mod exit;
 mod handle;
@@ -34,11 +35,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<verdict::PyDifferentRange>()?;
     module.add_class::<verdict::PyHeldBy>()?;
     module.add_class::<why::PyWhy>()?;
+    module.add_class::<doctor::PyCheck>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;
     module.add_function(wrap_pyfunction!(status::status, module)?)?;
     module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(why::why, module)?)?;
+    module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
     module.add_function(wrap_pyfunction!(server::command_line, module)?)?;
     exit::register(module)?;
     errors::add(module)

@@ -82,8 +82,9 @@ pub(crate) fn serve(
     Ok(PyServer { address, token_file, inner: Owned::new(Mutex::new(Some(server))) })
 }
 
-/// Runs the `weightcast` command with these arguments; returns its exit status.
+/// Runs the `weightcast` command with these arguments; returns its exit status. `program` is a command
+/// that runs it in another process.
 #[pyfunction]
-pub(crate) fn command_line(py: Python<'_>, arguments: Vec<String>) -> i32 {
-    py.detach(|| weightcast_cli::run(arguments))
+pub(crate) fn command_line(py: Python<'_>, arguments: Vec<String>, program: Vec<String>) -> i32 {
+    py.detach(|| weightcast_cli::run_as(&program, arguments))
 }

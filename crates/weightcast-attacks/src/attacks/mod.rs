@@ -271,7 +271,7 @@ pub(crate) const ALL: &[Attack] = &[
     attack(
         "dial-back",
         "19",
-        "a client has the server connect to services of its host, to any port, and to as many as it can",
+        "a client has the server connect to services of its host, to any port, and to many",
         plain,
         dials::back,
     ),

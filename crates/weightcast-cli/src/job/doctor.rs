@@ -19,8 +19,8 @@ const SAID: usize = 64;
 /// Arguments of `doctor`.
 #[derive(Args)]
 #[command(after_help = "\
-Moves bytes to a second process by each way, asks each server, and has one of them connect back to the
-data port that a worker here would have. Starts no server, and changes nothing.
+Moves bytes to a second process by each way, asks each server, and has one of them connect back to
+the data port that a worker here would have. Starts no server, and changes nothing.
 docs/concepts/doctor.md says what each check means.
 
 exit status: 0 all is ok, or warns; 1 there is a problem; 2 wrong usage")]

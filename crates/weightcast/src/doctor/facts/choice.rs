@@ -83,7 +83,8 @@ fn find<'a>(
         several => {
             let models: Vec<&ModelStatus> = several.iter().map(|(model, ..)| *model).collect();
             Err(format!(
-                "several models have replicas {source} and {reader}: name one of them with --model: {}",
+                "several models have replicas {source} and {reader}: name one of them with \
+                 --model: {}",
                 names(&models)
             ))
         }

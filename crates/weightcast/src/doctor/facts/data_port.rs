@@ -172,7 +172,9 @@ fn why_unasked(refusal: &Refusal) -> String {
     match refusal.code() {
         Code::Unimplemented => "the server is of a release that does not connect back".to_owned(),
         Code::FailedPrecondition => {
-            "the server is on this host, where only processes of this host are known to reach the data port".to_owned()
+            "the server is on this host, where only processes of this host are known to reach the \
+             data port"
+                .to_owned()
         }
         _ => format!("the server did not connect: {}", refusal.message()),
     }

@@ -125,7 +125,8 @@ fn source(facts: &ChoiceFacts, pair: &FoundPair, preview: &Preview) -> Check {
         PreviewedChoice::Nobody => Check::problem(
             SOURCE,
             format!("{reader} could read {version} from nobody: every source has failed it"),
-            "look at the log of the reader for the reason, and below whether the source can be reached",
+            "look at the log of the reader for the reason, and below whether the source can be \
+             reached",
         ),
     }
 }
@@ -135,7 +136,8 @@ fn why_not(facts: &ChoiceFacts, pair: &FoundPair, preview: &Preview) -> Option<S
     let source = &facts.source;
     if !preview.near && !preview.may_cross {
         return Some(format!(
-            "{source} is in another datacentre ({}), and in that of {} ({}) somebody has the version or gets it",
+            "{source} is in another datacentre ({}), and in that of {} ({}) somebody has the \
+             version or gets it",
             pair.source_at.datacentre, facts.reader, pair.reader_at.datacentre
         ));
     }
@@ -144,7 +146,10 @@ fn why_not(facts: &ChoiceFacts, pair: &FoundPair, preview: &Preview) -> Option<S
     }
     let readers = preview.drawbacks.readers;
     (!preview.has_room).then(|| {
-        format!("{source} has no place: it has {readers} readers (`serve --fanout`), or the chain is too long")
+        format!(
+            "{source} has no place: it has {readers} readers (`serve --fanout`), or the chain \
+                 is too long"
+        )
     })
 }
 
@@ -184,7 +189,8 @@ fn layouts(facts: &ChoiceFacts, preview: &Preview) -> Check {
         }
         (true, true) => Check::ok(
             ID,
-            "equal, shard by shard: each shard reads one shard, and may relay while it is being filled",
+            "equal, shard by shard: each shard reads one shard, and may relay while it is being \
+             filled",
         ),
         (true, false) => {
             Check::ok(ID, "different: a plan cuts the bytes, once for each pair of layouts")
@@ -202,21 +208,22 @@ fn way(facts: &ChoiceFacts, pair: &FoundPair) -> Check {
         TriedWay::Unreached(why) => Check::problem(
             ID,
             why,
-            "have the source bind or advertise an address that this host reaches (WEIGHTCAST_DATA_BIND there), and \
-             look at its data-port checks",
+            "have the source bind or advertise an address that this host reaches \
+             (WEIGHTCAST_DATA_BIND there), and look at its data-port checks",
         ),
         TriedWay::NotHere if pair.source_at.host == pair.reader_at.host => Check::not_applicable(
             ID,
             format!(
-                "both are on {}: a direct read, where processes of one user may read each other. Run this there to \
-                 know",
+                "both are on {}: a direct read, where processes of one user may read each other. \
+                 Run this there to know",
                 pair.reader_at.host
             ),
         ),
         TriedWay::NotHere => Check::not_applicable(
             ID,
             format!(
-                "TCP, from {} to {}. Run this on the host of {reader}, {}, to know that its port can be reached",
+                "TCP, from {} to {}. Run this on the host of {reader}, {}, to know that its port \
+                 can be reached",
                 pair.source_at.host, pair.reader_at.host, pair.reader_at.host
             ),
         ),

@@ -69,13 +69,14 @@ fn bind(facts: &DataPortFacts) -> Check {
         BindOutcome::Taken => Check::warning(
             ID,
             format!("another process has {bind}, maybe a worker of this job"),
-            "if it is none, or if several workers run here, give the port 0: each worker then has a port of its own",
+            "if it is none, or if several workers run here, give the port 0: each worker then has \
+             a port of its own",
         ),
         BindOutcome::Refused(why) => Check::problem(
             ID,
             why,
-            "set WEIGHTCAST_DATA_BIND to an address of this host, such as 10.0.0.2:0; beyond loopback, a token is \
-             needed as well (WEIGHTCAST_TOKEN_FILE)",
+            "set WEIGHTCAST_DATA_BIND to an address of this host, such as 10.0.0.2:0; beyond \
+             loopback, a token is needed as well (WEIGHTCAST_TOKEN_FILE)",
         ),
     }
 }
@@ -89,17 +90,20 @@ fn address(facts: &DataPortFacts) -> Check {
                 "{} is bound, which is all addresses and none that peers can connect to",
                 facts.bind
             ),
-            "set WEIGHTCAST_DATA_ADVERTISE to this host's name and the port, or bind one address of this host",
+            "set WEIGHTCAST_DATA_ADVERTISE to this host's name and the port, or bind one address \
+             of this host",
         ),
         (Some(_), Some(why), _) => Check::problem(
             ID,
             why,
-            "set WEIGHTCAST_DATA_BIND to an address of this host that the others reach, such as 10.0.0.2:0",
+            "set WEIGHTCAST_DATA_BIND to an address of this host that the others reach, such as \
+             10.0.0.2:0",
         ),
         (Some(_), None, Some(why)) => Check::problem(
             ID,
             why,
-            "have it bind or advertise an address of the job, or list its network in WEIGHTCAST_DATA_NETWORKS",
+            "have it bind or advertise an address of the job, or list its network in \
+             WEIGHTCAST_DATA_NETWORKS",
         ),
         (Some(told), None, None) => Check::ok(ID, format!("peers are told {told}")),
     }
@@ -122,8 +126,8 @@ fn reached(dialled: &Dialled) -> Check {
         _ if other => Check::not_applicable(
             ID,
             format!(
-                "the server at {server} sees this host as {}, and connects to no other address; the data port would \
-                 be at {listened}",
+                "the server at {server} sees this host as {}, and connects to no other address; \
+                 the data port would be at {listened}",
                 seen.ip()
             ),
         ),
@@ -132,8 +136,8 @@ fn reached(dialled: &Dialled) -> Check {
             format!(
                 "the server at {server} has connected to {seen}, and that led to somebody else"
             ),
-            "this host is behind an address that others share: forward a port of that address, and tell it with \
-             WEIGHTCAST_DATA_ADVERTISE",
+            "this host is behind an address that others share: forward a port of that address, and \
+             tell it with WEIGHTCAST_DATA_ADVERTISE",
         ),
         DialOutcome::Refused => {
             Check::problem(ID, format!("the server at {server} cannot connect to {seen}"), cure)

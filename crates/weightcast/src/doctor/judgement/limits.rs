@@ -58,22 +58,23 @@ fn descriptors((soft, hard): (Option<u64>, Option<u64>)) -> Check {
     let said =
         |limit: Option<u64>| limit.map_or("any number".to_owned(), |limit| limit.to_string());
     let found = format!(
-        "{} open files, at most {}; a worker keeps this limit, `weightcast serve` raises its own to the most",
+        "{} open files, at most {}; a worker keeps this limit, `weightcast serve` raises its own \
+         to the most",
         said(soft),
         said(hard)
     );
     let most = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     if most(soft) < FEW_DESCRIPTORS {
         let advice = format!(
-            "run `ulimit -n {}` before workers start: a data port leaves half of the descriptors to its process, \
-             and serves at most {MAX_CONNECTIONS} readers with the rest",
+            "run `ulimit -n {}` before workers start: a data port leaves half of the descriptors \
+             to its process, and serves at most {MAX_CONNECTIONS} readers with the rest",
             most(hard).min(MAX_CONNECTIONS as u64 + FEW_DESCRIPTORS)
         );
         return Check::warning(ID, found, advice);
     }
     if most(hard) < FEW_SESSIONS {
-        let advice = "raise the hard limit (limits.conf, LimitNOFILE, --ulimit) where a server runs: each shard's \
-                      session takes a descriptor";
+        let advice = "raise the hard limit (limits.conf, LimitNOFILE, --ulimit) where a server \
+                      runs: each shard's session takes a descriptor";
         return Check::warning(ID, found, advice);
     }
     Check::ok(ID, found)
@@ -94,10 +95,11 @@ fn ptrace(scope: Option<u32>) -> Check {
         Some(scope) => Check::warning(
             ID,
             format!(
-                "Yama's ptrace_scope is {scope}: a process may not read the memory of one that it has not started"
+                "Yama's ptrace_scope is {scope}: a process may not read the memory of one that it \
+                 has not started"
             ),
-            "run `sysctl -w kernel.yama.ptrace_scope=0`, or give the workers CAP_SYS_PTRACE; until then, reads \
-             within this host go over TCP",
+            "run `sysctl -w kernel.yama.ptrace_scope=0`, or give the workers CAP_SYS_PTRACE; until \
+             then, reads within this host go over TCP",
         ),
     }
 }
@@ -120,8 +122,9 @@ fn memory(available: Option<u64>) -> Check {
         Some(available) if available < LITTLE_MEMORY => Check::warning(
             ID,
             format!("{} free", size(available)),
-            "free memory, or raise the limit of the container: offloaded copies, seeds and staged updates take as \
-             much as a shard has (offload_bytes and staging_bytes of open bound them)",
+            "free memory, or raise the limit of the container: offloaded copies, seeds and staged \
+             updates take as much as a shard has (offload_bytes and staging_bytes of open bound \
+             them)",
         ),
         Some(available) => Check::ok(ID, format!("{} free", size(available))),
     }
@@ -145,14 +148,15 @@ fn clock(clock: ClockFacts) -> Check {
         return Check::problem(
             ID,
             "the monotonic clock went back",
-            "choose another clock source (/sys/devices/system/clocksource): leases and deadlines go by this clock",
+            "choose another clock source (/sys/devices/system/clocksource): leases and deadlines \
+             go by this clock",
         );
     }
     Check::ok(
         ID,
         format!(
-            "monotonic, in steps of {} ns; how far the server's clock is off is not knowable, and of no \
-             consequence: no time of one machine is compared with another's",
+            "monotonic, in steps of {} ns; how far the server's clock is off is not knowable, and \
+             of no consequence: no time of one machine is compared with another's",
             clock.step_ns
         ),
     )

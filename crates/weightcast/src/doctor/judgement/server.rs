@@ -116,8 +116,8 @@ fn which(origin: &ServerOrigin) -> Check {
             Check::not_applicable(
                 ID,
                 format!(
-                    "none is named (WEIGHTCAST_SERVER) and job {job} has none: the first `open` of the job on this \
-                     host starts one{others}"
+                    "none is named (WEIGHTCAST_SERVER) and job {job} has none: the first `open` of \
+                     the job on this host starts one{others}"
                 ),
             )
         }
@@ -140,8 +140,8 @@ fn reach(server: &AskedServer, others: bool) -> Check {
         ServerAnswer::TokenRefused => Check::ok(ID, "answers, and asks for another token"),
         ServerAnswer::No(why) => unless(
             why,
-            "look whether the server runs (`weightcast serve`), listens on an address that this host reaches, and \
-             that no firewall is between",
+            "look whether the server runs (`weightcast serve`), listens on an address that this \
+             host reaches, and that no firewall is between",
         ),
         ServerAnswer::Other(why) => {
             unless(why, "check host and port: this does not answer as a reference server does")
@@ -159,8 +159,8 @@ fn role(server: &AskedServer, acting: &[&AskedServer]) -> Check {
                 "acts in term {}, and another server of the list acts in term {}",
                 term.0, highest.0
             ),
-            "nothing, if it is gone in a few seconds: the first client that knows of the later term ends this one. \
-             Else look whether all clients have the same list",
+            "nothing, if it is gone in a few seconds: the first client that knows of the later \
+             term ends this one. Else look whether all clients have the same list",
         ),
         (Some(term), _) => Check::ok(ID, format!("acts in term {}", term.0)),
         (None, Some(_)) => Check::ok(ID, "passive: a backup"),

@@ -73,21 +73,25 @@ fn file(facts: &TokenFacts, servers: &[AskedServer]) -> Check {
         TokenState::Unusable(why) => Check::problem(
             ID,
             why,
-            "give the file that the server was started with; a new one: (umask 077; openssl rand -hex 32 > token)",
+            "give the file that the server was started with; a new one: (umask 077; openssl rand \
+             -hex 32 > token)",
         ),
         TokenState::Itself => Check::problem(
             ID,
-            "WEIGHTCAST_TOKEN_FILE, or --token-file, names no file, and looks like the token itself",
-            "write the token to a file that only this user can read, and name the file; if others have seen the \
-             token (`ps`, a log), make another",
+            "WEIGHTCAST_TOKEN_FILE, or --token-file, names no file, and looks like the token \
+             itself",
+            "write the token to a file that only this user can read, and name the file; if others \
+             have seen the token (`ps`, a log), make another",
         ),
         TokenState::Missing
             if servers.iter().any(|s| matches!(s.answer, ServerAnswer::Yes { .. })) =>
         {
             Check::warning(
                 ID,
-                "none, and the server asks for none: whoever reaches it can read and replace weights",
-                "start the server with --token-file, and give the file to all processes (WEIGHTCAST_TOKEN_FILE)",
+                "none, and the server asks for none: whoever reaches it can read and replace \
+                 weights",
+                "start the server with --token-file, and give the file to all processes \
+                 (WEIGHTCAST_TOKEN_FILE)",
             )
         }
         TokenState::Missing => Check::problem(
@@ -106,7 +110,8 @@ fn accepted(facts: &TokenFacts, answer: &ServerAnswer) -> Option<Check> {
         ServerAnswer::TokenRefused if facts.is_usable() => Some(Check::problem(
             ID,
             "no: the server has another token",
-            "name the file with the server's token in WEIGHTCAST_TOKEN_FILE; `weightcast serve` prints which it is",
+            "name the file with the server's token in WEIGHTCAST_TOKEN_FILE; `weightcast serve` \
+             prints which it is",
         )),
         ServerAnswer::TokenRefused => Some(Check::not_applicable(
             ID,

@@ -97,7 +97,8 @@ fn moved(id: &'static str, trial: &Trial, how: &str) -> Check {
         Trial::Wrong | Trial::Failed(_) => Check::problem(
             id,
             "other bytes arrived than were sent",
-            "do not use this host for weights; look at its memory (edac) and its kernel, and report this",
+            "do not use this host for weights; look at its memory (edac) and its kernel, and \
+             report this",
         ),
     }
 }
