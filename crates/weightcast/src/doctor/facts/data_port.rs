@@ -96,7 +96,7 @@ async fn dialled(
     connection: &ServerConnection,
     server: &str,
 ) -> Dialled {
-    let unasked = |why: String| Dialled::NotAsked(why);
+    let unasked = Dialled::NotAsked;
     let mut nonce = DialNonce::default();
     if let Err(error) = getrandom::fill(&mut nonce) {
         return unasked(format!("no random number could be drawn: {error}"));
@@ -171,11 +171,12 @@ fn by(server: &str, listened: SocketAddr, reply: &DialBackReply, proved: bool) -
 fn why_unasked(refusal: &Refusal) -> String {
     match refusal.code() {
         Code::Unimplemented => "the server is of a release that does not connect back".to_owned(),
-        Code::FailedPrecondition => {
-            "the server is on this host, where only processes of this host are known to reach the \
-             data port"
-                .to_owned()
-        }
+        // The server says which of the two.
+        Code::FailedPrecondition => format!(
+            "the server does not connect back, since {}: it is on this host, or at the other end of \
+             a tunnel",
+            refusal.message()
+        ),
         _ => format!("the server did not connect: {}", refusal.message()),
     }
 }

@@ -69,7 +69,7 @@ fn a_reply_is_told_by_what_came_here() {
 fn why_nothing_was_dialled_is_told() {
     for (code, word) in [
         (Code::Unimplemented, "release"),
-        (Code::FailedPrecondition, "on this host"),
+        (Code::FailedPrecondition, "since try again: it is on this host"),
         (Code::ResourceExhausted, "try again"),
     ] {
         let why = why_unasked(&Refusal::new(code, "try again"));
