@@ -37,16 +37,15 @@ impl Networks {
     /// # Errors
     /// Why not, and what to do about it.
     pub(crate) fn check(&self, port: SocketAddr) -> Result<(), String> {
-        let Some(why) = self.refusal(port.ip()) else { return Ok(()) };
+        let Some(why) = self.refusal(port.ip().to_canonical()) else { return Ok(()) };
         Err(format!(
             "the source names the data port {port}, {why}: have it bind or advertise an address of \
              the job, or list its network in WEIGHTCAST_DATA_NETWORKS"
         ))
     }
 
-    /// Why a reader must not connect to this address; `None` if it may.
+    /// Why a reader must not connect to this address, in its canonical form; `None` if it may.
     pub(crate) fn refusal(&self, ip: IpAddr) -> Option<&'static str> {
-        let ip = ip.to_canonical();
         let nowhere = ip.is_unspecified() || ip.is_multicast() || is_broadcast(ip);
         let listed = self.listed.as_ref().map(|listed| listed.iter().any(|net| net.holds(ip)));
         match listed {

@@ -82,7 +82,7 @@ fn refused(options: &Options, servers: &str, told: &str, bound: SocketAddr) -> O
         Err(error) => return Some(error.to_string()),
     };
     match resolve(told) {
-        Ok(port) => networks.refusal(port.ip()).map(|why| {
+        Ok(port) => networks.refusal(port.ip().to_canonical()).map(|why| {
             format!("workers with the settings of this host do not connect to {told}, {why}")
         }),
         Err(why) => Some(why),
