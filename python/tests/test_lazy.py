@@ -330,3 +330,15 @@ def test_bad_job_names(job, home, name):
     with pytest.raises(wc.Misuse, match="job name"):
         wc.open("policy", wc.Replica("one"), job=name)
     assert servers_of(home) == []
+
+
+def test_the_doctor_finds_the_server_of_the_job_and_starts_none(job):
+    alone = {check.id: check for check in wc.doctor()}
+    assert alone["server"].verdict == "not applicable" and "lazy-test" in alone["server"].found
+    assert servers_of(job) == [] and "token" not in alone
+    with wc.open("policy", wc.Replica("trainer"), role="trainer"):
+        found = {check.id: check for check in wc.doctor()}
+    assert found["server"].verdict == "ok" and "job lazy-test" in found["server"].found
+    assert found["server.role"].found.startswith("acts in term")
+    assert found["token"].verdict == found["token.accepted"].verdict == "ok"
+    assert found["data-port.reached"].verdict == "not applicable"

@@ -300,6 +300,17 @@ fn what_would_be_chosen_between_two_replicas_is_told() {
     found.says("choice.way", "ok", &[if direct { "by a direct read" } else { "by TCP" }]);
     found.says("server.role", "ok", &["acts in term"]);
     assert_eq!((found.problems(), found.status), (vec![], Some(0)), "{}", found.text);
+    // Of several servers the one that acts is asked, wherever it is in the list.
+    let passive = Running::start("127.0.0.1:0", &["--token-file", &token]);
+    for list in [[&server, &passive], [&passive, &server]] {
+        let list = list.map(|server| server.address.as_str()).join(",");
+        let pair = ["--from", "trainer", "--to", "rollout"];
+        let found =
+            doctor(&[&["--server", &list, "--token-file", &token], &pair[..]].concat(), &[]);
+        found.says("choice.source", "ok", &["from trainer"]);
+        let of = |server: &Running| found.check("server.role", Some(&server.address)).to_string();
+        assert!(of(&server).contains("acts in term") && of(&passive).contains("a backup"));
+    }
     let missing = between("trainer", "nobody");
     missing.says("choice", "problem", &["nobody", "policy", "weightcast status"]);
     assert_eq!(missing.status, Some(1));

@@ -1,10 +1,11 @@
 //! The client: what a worker holds, and what keeps it alive.
 //!
-//! Reading order: [`handle`] is what a user calls, and [`open`] is how a handle begins ([`data_address`] is where its data port is). [`control`] is the thread that
-//! takes each [`event`] to the session machine and does what the machine asks for. [`connection`] leads to the reference
-//! servers. [`memory`] is the registered memory; [`reading`] fills it from other replicas, and [`mismatch`] finds where
-//! two copies differ. [`aside`] keeps copies beside the registered memory that outlive the handle: offloads and seeds.
-//! [`handle_state`] is what handle, control thread and reads share, and [`updated`] is what a call moved.
+//! Reading order: [`handle`] is what a user calls, and [`open`] is how a handle begins; [`data_address`] says where its
+//! data port is. [`control`] is the thread that takes each [`event`] to the session machine and does what the machine asks
+//! for. [`connection`] leads to the reference servers. [`memory`] is the registered memory; [`reading`] fills it from
+//! other replicas, and [`mismatch`] finds where two copies differ. [`aside`] keeps copies beside the registered memory
+//! that outlive the handle: offloads and seeds. [`handle_state`] is what handle, control thread and reads share, and
+//! [`updated`] is what a call moved.
 
 pub(crate) mod aside;
 pub(crate) mod connection;
