@@ -1,14 +1,15 @@
 //! weightcast: the command line. A room per subject, a file per command.
 //!
 //! `job` speaks with a live job's server and replicas, `plan` says what ranks hold and what a transfer
-//! would move, `sim` plays virtual clusters, `programs` starts what is no part of this program: the demo
-//! and the benches.
+//! would move, `sim` plays virtual clusters, `plot` draws what was measured, `programs` starts what is no
+//! part of this program: the demo and the benches.
 
 #![forbid(unsafe_code)]
 
 mod job;
 mod output;
 mod plan;
+mod plot;
 mod programs;
 mod sim;
 
@@ -27,6 +28,7 @@ pub use job::open_files::allow_all as allow_open_files;
 pub use job::status::status_json;
 pub use job::verify::verdict_json;
 pub use plan::layout::read_model;
+pub use plot::svg_of;
 
 /// Moves model weights from the trainers of a reinforcement-learning job to its rollout workers.
 #[derive(Parser)]
@@ -66,6 +68,8 @@ enum Command {
     Sim(sim::Sim),
     /// Tell the story of one simulated cluster
     Replay(replay::Replay),
+    /// Draw what a bench, the demo or a scenario measured: JSON to SVG
+    Plot(plot::Plot),
     /// Run the demo: a reinforcement-learning loop (of the Python package; see `demo --help`).
     #[command(disable_help_flag = true)]
     Demo {
@@ -104,6 +108,7 @@ pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
         Command::Bench { arguments } => programs::bench(&arguments),
         Command::Sim(sim) => sim::run(&sim),
         Command::Replay(replay) => replay::run(&replay),
+        Command::Plot(plot) => plot::run(&plot),
         Command::Demo { arguments } => programs::demo(&arguments),
     })
 }
