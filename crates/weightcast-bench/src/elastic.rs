@@ -261,5 +261,8 @@ mod tests {
         // 200 Mbit at 200 Mbit/s.
         assert!((report.ideal_s * GOODPUT - 1.0).abs() < 1e-9, "{}", report.ideal_s);
         assert_eq!((report.bytes, report.rate_mbit, report.seconds), (25_000_000, 200, 7.0));
+        let json = serde_json::to_string(&report).expect("JSON");
+        let svg = weightcast_cli::svg_of(&json).expect("a report that can be drawn");
+        assert!(svg.contains(">Stall of 5 joiners</text>"), "{svg}");
     }
 }

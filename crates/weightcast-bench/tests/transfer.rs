@@ -18,6 +18,14 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+/// `plot` knows what was printed, and shows it under these names.
+fn assert_drawn(report: &Value, names: &[&str]) {
+    let svg = weightcast_cli::svg_of(&report.to_string()).expect("a report that can be drawn");
+    for name in names {
+        assert!(svg.contains(&format!(">{name}</text>")), "{name} is not in {svg}");
+    }
+}
+
 /// The ways that were possible here: at least TCP.
 fn measured(transfer: &Value) -> Vec<&Value> {
     let ways = transfer["ways"].as_array().expect("ways");
@@ -54,6 +62,7 @@ fn tiny_tensors_are_measured_and_verified() {
         assert_eq!(way["floors"][0]["wanted"], 0.015);
         assert!(way["floors"][0]["pass"].is_boolean());
     }
+    assert_drawn(&report, &["Way: tcp", "tiny, 20.5 MB", "memcpy x2"]);
 }
 
 #[test]
@@ -102,4 +111,6 @@ fn a_small_control_plane_is_measured_and_no_group_split() {
     for herd in report["herds"].as_array().unwrap() {
         assert_eq!((&herd["split"], &herd["failed"]), (&0.into(), &0.into()));
     }
+    let names = ["Latency at 200 operations a second", "heartbeat", "update, 8 groups"];
+    assert_drawn(&report, &names);
 }

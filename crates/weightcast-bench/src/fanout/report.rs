@@ -267,6 +267,12 @@ mod tests {
                     undisturbed 1.00 s: 1.00 s more (ideal of one transfer: 1.00 s); 0 of 0 victims";
         assert!(text.contains(said), "{text}");
         assert!(text.contains("; 2.5 MB a replica, 100 Mbit/s a host"), "{text}");
+        let json = serde_json::to_string(&report).expect("JSON");
+        let svg = weightcast_cli::svg_of(&json).expect("a report that can be drawn");
+        for title in ["Total stall, 3 shards, 2 datacentres", "Slowest reader, 2 shards"] {
+            assert!(svg.contains(&format!(">{title}</text>")), "{svg}");
+        }
+        assert!(svg.contains("killed at 50 %"), "{svg}");
     }
 
     #[test]
