@@ -21,9 +21,9 @@ CRATES := --workspace --exclude weightcast-py
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
-demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, then the same without sync
-	$(BIN)/python -m weightcast.examples.rl_loop
-	$(BIN)/python -m weightcast.examples.rl_loop --no-sync
+demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, the same without sync, and a picture of both
+	mkdir -p target
+	$(BIN)/python -m weightcast.examples.rl_loop --control --json target/demo.json
 
 test: test-pages test-rust test-python ## Run every test
 

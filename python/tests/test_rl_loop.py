@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+SVG = "{http://www.w3.org/2000/svg}"
 COMMAND = [sys.executable, "-m", "weightcast.examples.rl_loop", "--timeout", "60"]
 
 
@@ -51,6 +53,13 @@ def until_step(demo):
     pytest.fail(demo.stderr.read())
 
 
+def runs_of(path):
+    """The runs in a demo's JSON, which says what it is."""
+    written = json.loads(path.read_text())
+    assert written["weightcast"] == "demo/1"
+    return written["runs"]
+
+
 def children(demo):
     """The process ids of its children, trainers first."""
     path = Path(f"/proc/{demo.pid}/task/{demo.pid}/children")
@@ -68,7 +77,7 @@ def test_uneven_trainers_feed_a_rollout_with_more_ranks_than_kv_heads(start, tmp
     out, err = demo.communicate(timeout=300)
     assert demo.returncode == 0, out + err
     assert "0 unverified bytes" in out
-    report = json.loads(path.read_text())
+    (report,) = runs_of(path)
     assert [step["step"] for step in report["steps"]] == [0, 1, 2]
     assert all(0 <= step["staleness"] <= 1 for step in report["steps"])
     assert report["steps"][0]["drift"] < 1e-5, "rollout and trainer disagree on the first version"
@@ -76,6 +85,11 @@ def test_uneven_trainers_feed_a_rollout_with_more_ranks_than_kv_heads(start, tmp
     for version in report["versions"]:
         assert version["verified"] == version["bytes"] > 0
     assert set(report["allocation"]) == {f"rollout-0/{rank}" for rank in range(4)}
+    for step in report["steps"]:
+        assert 0 < step["published_s"] < step["unpublished_s"] <= report["seconds"]
+    assert len(report["updates"]) == sum(version["shards"] for version in report["versions"])
+    for update in report["updates"]:
+        assert 0 < update["asked_s"] < update["committed_s"] <= report["seconds"]
 
 
 def test_the_control_keeps_the_first_version(start, tmp_path):
@@ -83,9 +97,23 @@ def test_the_control_keeps_the_first_version(start, tmp_path):
     demo = start("--no-sync", "--steps", "4", "--rollouts", "1", "--json", str(path))
     out, err = demo.communicate(timeout=300)
     assert demo.returncode == 0, out + err
-    report = json.loads(path.read_text())
+    (report,) = runs_of(path)
     assert [version["version"] for version in report["versions"]] == [0]
     assert [step["staleness"] for step in report["steps"]] == [0, 1, 2, 3]
+
+
+def test_a_run_and_its_control_end_with_one_picture(start, tmp_path):
+    path, few = tmp_path / "both.json", ("--steps", "3", "--rollouts", "1", "--min-rise", "-1")
+    demo = start("--control", *few, "--json", str(path))
+    out, err = demo.communicate(timeout=300)
+    assert demo.returncode == 0, out + err
+    picture = path.with_suffix(".svg")
+    assert out.endswith(f"picture: {picture}\n")
+    run, control = runs_of(path)
+    assert (run["settings"]["no_sync"], control["settings"]["no_sync"]) == (False, True)
+    written = [text.text for text in ElementTree.parse(picture).iter(f"{SVG}text")]
+    for text in "Reward", "with sync", "without sync", "trainers", "rollout-0/0":
+        assert text in written, written
 
 
 @pytest.mark.parametrize("victim", [0, 2], ids=["trainer", "rollout"])
@@ -119,6 +147,9 @@ def test_ctrl_c_ends_everything(start):
         (["--prompts", "8"], "choose another --prompts than 8"),
         (["--vocab", "8"], "--vocab 8 must be above --base 8"),
         (["--rollouts", "two"], "--rollouts 'two' must be sizes like 2,1"),
+        (["--control", "--no-sync"], "leave out --control"),
+        (["--json", "run.svg"], "--json 'run.svg' must end in .json"),
+        (["--json", "/nowhere/run.json"], "in a folder that can be written"),
     ],
 )
 def test_options_that_cannot_work_are_refused(start, options, message):

@@ -1,7 +1,7 @@
 """What is shown: a line per step, a table at the end, the same as JSON."""
 
 import dataclasses
-import json
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,8 @@ FLAT = 0.1
 """How far the control's reward may move and still be called flat."""
 ROWS = 16
 """Versions the table shows; the JSON has all."""
+STAMPS = "published", "unpublished", "asked", "committed"
+"""Times in reports; kept as seconds since the run began."""
 
 
 @dataclass
@@ -40,10 +42,12 @@ class Moved:
 
 @dataclass
 class Report:
-    """Collects the children's reports."""
+    """Collects the children's reports. Their times are of the host's one monotonic clock."""
 
     settings: Settings
+    began: float = field(default_factory=time.monotonic)
     steps: list[dict[str, Any]] = field(default_factory=list)
+    updates: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[int, Moved] = field(default_factory=lambda: defaultdict(Moved))
     holds: dict[str, int] = field(default_factory=dict)
     allocation: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -51,8 +55,14 @@ class Report:
 
     def on_report(self, name: str, event: dict[str, Any]) -> None:
         """One report of child `name`."""
-        match event.pop("event"):
+        kind = event.pop("event")
+        for stamp in STAMPS:
+            if stamp in event:
+                event[f"{stamp}_s"] = round(event.pop(stamp) - self.began, 6)
+        match kind:
             case "update":
+                told = {key: event[key] for key in ("version", "asked_s", "committed_s")}
+                self.updates.append({"worker": name} | told)
                 self.versions[event["version"]].add(event)
                 self.holds[name.split("/")[0]] = event["version"]
                 self.sync_seconds = event["seconds"]
@@ -88,6 +98,13 @@ class Report:
         first, last = rewards[:WINDOW], rewards[-WINDOW:]
         return sum(first) / len(first), sum(last) / len(last)
 
+    @property
+    def seconds(self) -> float:
+        """From the start until the last step or update."""
+        steps: list[float] = [step["unpublished_s"] for step in self.steps]
+        updates: list[float] = [update["committed_s"] for update in self.updates]
+        return max([0.0, *steps, *updates])
+
     def failure(self) -> str | None:
         """Why the run doesn't show what it should; None if it does."""
         unverified = self.total.bytes - self.total.verified
@@ -122,20 +139,22 @@ class Report:
             print(f"{name}: no full projection among {count} tensors; largest shard {shard}")
         print(f"{self.total.bytes - self.total.verified} unverified bytes")
 
-    def write_json(self, path: str) -> None:
-        """Writes everything to `path`."""
+    def as_json(self) -> dict[str, Any]:
+        """The run, as one of the `runs` of a `demo/1` file."""
         versions = [
             {"version": v, **dataclasses.asdict(m), "gb_per_s": m.gb_per_s}
             for v, m in sorted(self.versions.items())
         ]
+        settings = dataclasses.asdict(self.settings)
+        del settings["json"]  # a path of this machine
         first, last = self.rewards
-        report = {
-            "settings": dataclasses.asdict(self.settings),
-            "versions": versions,
+        return {
+            "settings": settings,
+            "seconds": self.seconds,
             "steps": self.steps,
+            "updates": self.updates,
+            "versions": versions,
             "total": dataclasses.asdict(self.total),
             "reward": {"first": first, "last": last},
             "allocation": self.allocation,
         }
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)

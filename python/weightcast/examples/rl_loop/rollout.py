@@ -3,6 +3,7 @@
 Run by `__main__`, one process per rank.
 """
 
+import time
 import zlib
 from contextlib import nullcontext
 
@@ -25,12 +26,14 @@ def roll_out(worker: Worker, samples: Samples, engine: TPEngine) -> None:
     me = wc.Replica(worker.name, shard=worker.rank, num_shards=worker.size)
     with wc.open("policy", me, role="rollout") as handle:
         handle.register(engine.layout())
+        asked = time.monotonic()
         moved = handle.replicate(wc.latest(), deadline=settings.timeout)
-        report_update(samples, moved)
+        report_update(samples, moved, asked)
         while wanted(worker, samples):
             if not settings.no_sync:
+                asked = time.monotonic()
                 moved = handle.update(wc.latest(), deadline=settings.timeout)
-                report_update(samples, moved)
+                report_update(samples, moved, asked)
             prompts = task.prompts(settings.prompts, draw).repeat_interleave(settings.answers, 0)
             answers, logprobs = engine.generate(
                 prompts, task.length, temperature=settings.temperature, generator=draw
@@ -54,8 +57,8 @@ def wanted(worker: Worker, samples: Samples) -> bool:
     return bool(go)
 
 
-def report_update(samples: Samples, moved: wc.Updated) -> None:
-    """Tells the parent what this shard took, if anything."""
+def report_update(samples: Samples, moved: wc.Updated, asked: float) -> None:
+    """Tells the parent what this shard took, if anything, and how long it stood still for it."""
     if moved.changed:
         samples.report(
             event="update",
@@ -63,6 +66,8 @@ def report_update(samples: Samples, moved: wc.Updated) -> None:
             bytes=moved.bytes,
             seconds=moved.seconds,
             verified=moved.verified,
+            asked=asked,
+            committed=time.monotonic(),
         )
 
 

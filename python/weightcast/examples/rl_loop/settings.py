@@ -7,6 +7,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config import ModelConfig
@@ -33,8 +34,9 @@ class Settings:
     trainers: int = option(2, "FSDP2 ranks")
     rollouts: str = option("2,1", "tensor-parallel size of each rollout, separated by commas")
     no_sync: bool = option(False, "the control: rollouts keep the first version")
+    control: bool = option(False, "run the control afterwards, and show both in one picture")
     seed: int = option(0, "of the model, the prompts and the sampling")
-    json: str = option("", "write the report to this path")
+    json: str = option("weightcast-demo.json", "where the runs go; their picture, .svg, beside it")
     timeout: float = option(120.0, "seconds any single wait may take")
     min_rise: float = option(0.3, "fail if the reward rises less (fraction of right tokens)")
     base: int = option(8, "digits are below this")
@@ -51,6 +53,12 @@ class Settings:
     heads: int = option(4, "attention heads")
     kv_heads: int = option(2, "key and value heads")
     intermediate: int = option(256, "width of the MLP")
+
+    @property
+    def runs(self) -> list["Settings"]:
+        """The runs that are asked for."""
+        control = [dataclasses.replace(self, no_sync=True)] if self.control else []
+        return [self, *control]
 
     @property
     def rollout_sizes(self) -> list[int]:
@@ -85,6 +93,11 @@ class Settings:
             self.model.check_tensor_parallel(size)
         if self.trainers < 1 or self.steps < 1:
             raise ValueError("--steps and --trainers must be at least 1")
+        if self.control and self.no_sync:
+            raise ValueError("--no-sync is the control itself: leave out --control")
+        folder = Path(self.json).parent
+        if Path(self.json).suffix == ".svg" or not os.access(folder, os.W_OK):
+            raise ValueError(f"--json {self.json!r} must end in .json, in a folder that can be written")
         if self.vocab <= self.base:
             raise ValueError(f"--vocab {self.vocab} must be above --base {self.base}")
         if self.hidden % (2 * self.heads):

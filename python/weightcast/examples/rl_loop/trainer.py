@@ -3,6 +3,8 @@
 Run by `__main__`, one process per rank.
 """
 
+import time
+
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -57,7 +59,9 @@ def train(worker: Worker, samples: Samples) -> None:
         handle.register(wct.layout(model))
         for step in range(settings.steps):
             with handle.published(step, deadline=settings.timeout):
+                published = time.monotonic()
                 seen = learn(model, samples, step, settings)
+            unpublished = time.monotonic()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
@@ -65,7 +69,13 @@ def train(worker: Worker, samples: Samples) -> None:
             if worker.rank == 0:
                 means = (seen / worker.size).tolist()
                 samples.report(
-                    event="step", step=step, reward=means[0], staleness=means[1], drift=means[2]
+                    event="step",
+                    step=step,
+                    reward=means[0],
+                    staleness=means[1],
+                    drift=means[2],
+                    published=published,
+                    unpublished=unpublished,
                 )
 
 
