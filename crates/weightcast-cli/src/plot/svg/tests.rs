@@ -150,6 +150,8 @@ fn a_version_lies_in_its_time_with_its_number_where_there_is_room() {
     let blocks: Vec<Node> =
         named(&document, "rect").filter(|rect| !tip(*rect).is_empty()).collect();
     assert_eq!(tip(blocks[0]), "rollout-0/1: version 107 from 8.000 to 12.000 s");
+    let fills = [0, 1, 2].map(|place| blocks[place].attribute("fill"));
+    assert!(fills[0] != fills[1] && fills[0] == fills[2], "neighbours differ in tone: {fills:?}");
     let spans = |block: &Node| (number(block, "x"), number(block, "width"));
     let [(left, two), (_, short), (x, five)] = [0, 1, 2].map(|place| spans(&blocks[place]));
     assert!((five / two - 2.5).abs() < 0.01 && short < 1.0, "{two} {five} {short}");
