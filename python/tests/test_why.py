@@ -108,7 +108,7 @@ def test_a_missing_seal(cluster):
 
 def test_a_data_port_that_answers_nobody(cluster):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        address = "127.0.0.1:%d" % deaf.getsockname()[1]
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
         trainer = cluster.group("trainer", role="trainer", data_advertise=address)
         trainer[0].do("publish", version=1)
         single = cluster.group("single")

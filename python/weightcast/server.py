@@ -105,9 +105,10 @@ def why(
     token_file: str | os.PathLike[str] | None = None,
     job: str | None = None,
 ) -> _core.Why:
-    """Why a replica waits: for what, who holds it up, what ends the wait. `str()` of the answer is the sentence that
-    `weightcast why` prints; a call that runs out of time raises `Timeout` with the same sentence.
+    """Why a replica waits: for what, who holds it up, what ends the wait. `str()` of the answer is the
+    sentence that `weightcast why` prints; a call that runs out of time raises `Timeout` with the same.
 
-    `model` is needed only where replicas of several models have the name. The server is found as in `status`."""
+    `model` is needed only where replicas of several models have the name. The server is found as in
+    `status`."""
     token = None if token_file is None else os.fspath(token_file)
     return _core.why(replica, model, server, token, job)
