@@ -42,7 +42,7 @@ impl<'a> WaitGraph<'a> {
             chain.followed.push(next);
             let waits = self.cause(next).filter(|_| path.len() <= LINKS);
             let Some(of_next) = waits else {
-                chain.parts.push(self.idles(next));
+                chain.parts.push(self.doing(next));
                 return chain;
             };
             let call = self.call_text(next);
@@ -63,7 +63,7 @@ impl<'a> WaitGraph<'a> {
 
     pub(super) fn why(self, group: Incarnation) -> Why {
         let Some(cause) = self.cause(group) else {
-            let sentence = format!("nothing is waited for: {}", self.idles(group));
+            let sentence = format!("nothing is waited for: {}", self.doing(group));
             return Why { sentence, ..Why::default() };
         };
         let chain = self.chain(group, &cause);

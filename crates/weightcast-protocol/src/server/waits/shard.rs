@@ -52,13 +52,17 @@ impl<'a> WaitGraph<'a> {
         }
     }
 
-    /// What is known of a group that waits for nothing.
-    pub(super) fn idles(self, incarnation: Incarnation) -> String {
+    /// What is known of a group whose own wait is not followed: it waits for nothing, or the chain ends here.
+    pub(super) fn doing(self, incarnation: Incarnation) -> String {
         let caller = self.of(incarnation);
         let group = caller.group;
         let replica = &group.replica;
         if let Some(over) = &group.over {
             return format!("replica {replica} has ended: {}", over.error);
+        }
+        if let Some(call) = group.active_call() {
+            let age = self.now - call.started;
+            return format!("replica {replica} waits itself, in {} for {age}", call.call);
         }
         let holds =
             group.held.as_ref().map_or("nothing".to_owned(), |held| held.version.to_string());

@@ -266,6 +266,8 @@ fn a_long_chain_is_cut() {
     let why = asked(&server, groups[11]);
     assert_eq!(why.held_up_by.len(), 8);
     assert_eq!(why.held_up_by[7], "g03");
+    let told = "; replica g03 waits itself, in replicate(1) for 2.0 s; ";
+    assert!(why.sentence.contains(told), "it makes a call: {}", why.sentence);
 }
 
 #[test]
@@ -305,4 +307,54 @@ fn a_sentence_is_cut_to_a_page() {
     for length in [DETAIL_CHARS - 1, DETAIL_CHARS, DETAIL_CHARS + 1] {
         assert_eq!(cut("ü".repeat(length)).chars().count(), length.min(DETAIL_CHARS));
     }
+}
+
+/// A trainer that is not followed is said to wait, if it does.
+#[test]
+fn a_second_trainer_that_waits_itself_is_not_said_to_be_idle() {
+    let mut server = server();
+    let [group, first, second] = ["g", "t", "u"].map(|name| server.prop(name, 1));
+    for trainer in [first, second] {
+        server.at(trainer).role = Role::Trainer;
+    }
+    called_by(&mut server, group, Call::Replicate { selector: Selector::Latest }, &[0]);
+    assert!(sentence(&mut server, group).contains("replica u makes no call now"));
+    called_by(&mut server, second, Call::List, &[0]);
+    assert!(sentence(&mut server, group).contains("replica u waits itself, in list for 2.0 s"));
+}
+
+/// Who asks need not be in the circle.
+#[test]
+fn a_circle_that_the_asker_is_not_in_is_found() {
+    let mut server = server();
+    let [trainer, rollout, asker] = ["t", "r", "a"].map(|name| server.prop(name, 1));
+    server.at(trainer).role = Role::Trainer;
+    server.at(asker).registered = false;
+    server.holds(trainer, version(1));
+    let held = Freshness { oldest: Oldest::Number(2), by: Quorum::All };
+    called_by(&mut server, trainer, Call::Wait { until: Condition::Held(held) }, &[0]);
+    called_by(&mut server, rollout, Call::Replicate { selector: Selector::Exact(2) }, &[0]);
+    called_by(&mut server, asker, Call::Describe { selector: Selector::Exact(2) }, &[0]);
+    heard(&mut server);
+    let why = asked(&server, asker);
+    assert_eq!((why.held_up_by, why.cycle), (names(["t", "r"]), names(["t", "r"])));
+}
+
+/// A timeout goes to every shard of the group in a frame.
+#[test]
+fn what_a_timeout_says_is_cut_to_a_page() {
+    let mut server = server();
+    let group = server.prop("g", 1);
+    for number in 0..2 * NAMED {
+        let trainer =
+            server.prop(&format!("{number}{}", "t".repeat(crate::limits::NAME_BYTES - 1)), 4);
+        server.at(trainer).role = Role::Trainer;
+    }
+    called_by(&mut server, group, Call::Replicate { selector: Selector::Latest }, &[0]);
+    let (_, detail) = server.waited_for(NOW, group);
+    assert_eq!(detail.chars().count(), DETAIL_CHARS, "five names fill more than a page");
+}
+
+fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
 }

@@ -36,7 +36,7 @@ impl WaitGraph<'_> {
         let mut cause = WaitCause::new(format!("a free source of version {version}"));
         for holder in reader.holders(version) {
             let readers = self.readers(holder.incarnation);
-            cause.groups.extend(readers.iter().filter(|of| **of != reader.group.incarnation));
+            cause.groups.extend(&readers);
             let name = &holder.replica;
             let fact = match (reader.transfer.failures.get(&holder.incarnation), readers.as_slice())
             {

@@ -30,7 +30,7 @@ impl WaitGraph<'_> {
             [] => cause.fact(format!("no trainer of model {model} is open")),
             [_] => WaitCause { groups, ..cause },
             [_, others @ ..] => {
-                let others = others.iter().take(NAMED).map(|other| self.idles(*other));
+                let others = others.iter().take(NAMED).map(|other| self.doing(*other));
                 let facts = others.collect();
                 WaitCause { facts, groups, ..cause }
             }
