@@ -8,15 +8,15 @@
 //! Memory that two processes share goes unnoticed, and so does memory that is mapped twice.
 
 use std::collections::BTreeMap;
-use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use weightcast_plan::{Layout, LayoutError, Overlap, Placed, overlap};
 use weightcast_transport::Region;
 
 use crate::config::Replica;
 use crate::error::Error;
+use crate::per_process::PerProcess;
 
 /// Memory that a handle has registered, until this is dropped.
 pub(in crate::client) struct Reservation {
@@ -180,28 +180,13 @@ impl Drop for Reservation {
     }
 }
 
-/// All reservations of one process. A forked child begins without any: its memory is a copy, and
-/// the lock that it inherits may have been held at the fork.
-struct ProcessReservations {
-    id: u32,
-    reservations: Mutex<BTreeMap<u64, ReservedRegistration>>,
-    child: OnceLock<Box<ProcessReservations>>,
+/// All reservations of this process.
+fn reservations() -> MutexGuard<'static, Reservations> {
+    static FIRST: OnceLock<PerProcess<Reservations>> = OnceLock::new();
+    PerProcess::lock(&FIRST)
 }
 
-impl ProcessReservations {
-    fn new() -> Self {
-        Self { id: process::id(), reservations: Mutex::default(), child: OnceLock::new() }
-    }
-}
-
-fn reservations() -> MutexGuard<'static, BTreeMap<u64, ReservedRegistration>> {
-    static FIRST: OnceLock<ProcessReservations> = OnceLock::new();
-    let mut process = FIRST.get_or_init(ProcessReservations::new);
-    while process.id != process::id() {
-        process = process.child.get_or_init(|| Box::new(ProcessReservations::new()));
-    }
-    process.reservations.lock().expect("no panic while held")
-}
+type Reservations = BTreeMap<u64, ReservedRegistration>;
 
 #[cfg(test)]
 mod tests;
