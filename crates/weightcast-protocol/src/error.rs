@@ -141,3 +141,23 @@ pub enum CallError {
         detail: String,
     },
 }
+
+impl CallError {
+    /// The kind of the error, in one word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::VersionUnavailable { .. } => "version_unavailable",
+            Self::SourceLost { .. } => "source_lost",
+            Self::DigestMismatch { .. } => "digest_mismatch",
+            Self::ContentMismatch { .. } => "content_mismatch",
+            Self::LayoutMismatch { .. } => "layout_mismatch",
+            Self::GroupDiverged { .. } => "group_diverged",
+            Self::GroupBroken { .. } => "group_broken",
+            Self::Timeout { .. } => "timeout",
+            Self::ServerUnreachable { .. } => "server_unreachable",
+            Self::InDoubt { .. } => "in_doubt",
+            Self::Limit { .. } => "limit",
+            Self::Misuse { .. } => "misuse",
+        }
+    }
+}

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+mod durations;
 mod error;
 mod ids;
 pub mod limits;
@@ -23,6 +24,7 @@ mod ticket;
 mod time;
 
 pub use condition::{Condition, Freshness, Oldest, Quorum};
+pub use durations::{CallDurations, DurationHistogram};
 pub use error::CallError;
 pub use ids::{
     Attempt, ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, Nonce, OpSeq,

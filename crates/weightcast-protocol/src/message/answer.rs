@@ -46,6 +46,14 @@ pub enum Answer {
     Listed(Arc<Listing>),
 }
 
+impl Answer {
+    /// How the call ended, in one word: an `update` that found nothing newer took no time, and tells
+    /// nothing of those that read a version.
+    pub fn outcome(&self) -> &'static str {
+        if matches!(self, Self::Unchanged { .. }) { "unchanged" } else { "ok" }
+    }
+}
+
 /// All visible versions of a model at one revision (S10).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {

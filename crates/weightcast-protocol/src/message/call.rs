@@ -66,14 +66,29 @@ pub enum Call {
     },
 }
 
+impl Call {
+    /// The kind of the call, in one word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Register { .. } => "register",
+            Self::Unregister => "unregister",
+            Self::Publish { .. } => "publish",
+            Self::Unpublish => "unpublish",
+            Self::Replicate { .. } => "replicate",
+            Self::Update { .. } => "update",
+            Self::Describe { .. } => "describe",
+            Self::List => "list",
+            Self::Wait { .. } => "wait",
+            Self::Decline { .. } => "decline",
+        }
+    }
+}
+
 /// As a person would write the call.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Register { .. } => f.write_str("register"),
-            Self::Unregister => f.write_str("unregister"),
             Self::Publish { version, .. } => write!(f, "publish({version})"),
-            Self::Unpublish => f.write_str("unpublish"),
             Self::Replicate { selector } => write!(f, "replicate({selector})"),
             Self::Update { selector, allow_rollback, staged } => {
                 let rollback = if *allow_rollback { ", allow_rollback" } else { "" };
@@ -81,9 +96,12 @@ impl fmt::Display for Call {
                 write!(f, "update({selector}{rollback}{staged})")
             }
             Self::Describe { .. } => f.write_str("register or catalog"),
-            Self::List => f.write_str("list"),
             Self::Wait { until } => write!(f, "wait({until})"),
-            Self::Decline { .. } => f.write_str("decline"),
+            Self::Register { .. }
+            | Self::Unregister
+            | Self::Unpublish
+            | Self::List
+            | Self::Decline { .. } => f.write_str(self.name()),
         }
     }
 }

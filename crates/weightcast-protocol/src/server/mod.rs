@@ -67,7 +67,7 @@ pub use views::snapshot::{
 pub use waits::Why;
 
 use crate::message::ClientMessage;
-use crate::{ConnectionId, Time};
+use crate::{CallDurations, ConnectionId, Time};
 use stores::agenda::Agenda;
 use stores::blobs::Blobs;
 use stores::challenges::Challenges;
@@ -76,6 +76,7 @@ use stores::edges::Edges;
 use stores::group::Groups;
 use stores::models::Models;
 use stores::numbers::Numbers;
+use stores::observed::Observed;
 use stores::sessions::{MemberId, Sessions};
 use stores::terms::Terms;
 use stores::timers::{Timer, Timers};
@@ -93,6 +94,7 @@ pub struct Server {
     blobs: Blobs,
     timers: Timers,
     counters: Counters,
+    durations: Observed<CallDurations>,
     /// The last retained versions that were lost.
     losses: VecDeque<RetentionLoss>,
     challenges: Challenges,
@@ -116,6 +118,7 @@ impl Server {
             blobs: Blobs::default(),
             timers: Timers::default(),
             counters: Counters::default(),
+            durations: Observed::default(),
             losses: VecDeque::new(),
             challenges: Challenges::default(),
             numbers: Numbers::default(),

@@ -19,7 +19,7 @@ pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
 pub(crate) use large::{ByteMeter, Encoder, Hold};
 pub(crate) use preview::{preview_frame, previewed};
 pub(crate) use ticket::{term_proof, term_proof_frame};
-pub(crate) use values::{content_digest, state_name, sum, sum_frame};
+pub(crate) use values::{content_digest, role_name, state_name, sum, sum_frame};
 
 /// A frame that decoded as protobuf but makes no message.
 #[derive(Debug, thiserror::Error)]

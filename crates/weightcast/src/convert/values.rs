@@ -1,6 +1,6 @@
 //! The small values: digests, versions, selectors, sums.
 
-use weightcast_protocol::message::{Listing, SourceShard};
+use weightcast_protocol::message::{Listing, Role, SourceShard};
 use weightcast_protocol::server::ReplicaState;
 use weightcast_protocol::{
     ContentDigest, Epoch, Revision, Selector, ShardSums, Sum, Term, Version,
@@ -95,6 +95,16 @@ pub(crate) fn state_name(state: ReplicaState) -> &'static str {
         ReplicaState::Fenced => "fenced",
         ReplicaState::Closing => "closing",
         ReplicaState::Broken => "broken",
+    }
+}
+
+/// What a replica may do, in a word.
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Trainer => "trainer",
+        Role::Rollout => "rollout",
+        Role::Offload(_) => "offload",
+        Role::Seed(_) => "seed",
     }
 }
 

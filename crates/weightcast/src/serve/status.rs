@@ -7,8 +7,7 @@ use weightcast_protocol::server::{
     Counters, ModelSnapshot, ReplicaSnapshot, RetentionLoss, ShardSnapshot, Snapshot, Why,
 };
 
-use crate::config::Role;
-use crate::convert::state_name;
+use crate::convert::{role_name, state_name};
 use crate::wire;
 
 /// The snapshot as a reply.
@@ -75,13 +74,7 @@ fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
     });
     wire::ReplicaStatus {
         name: replica.name,
-        role: match replica.role {
-            Role::Trainer => "trainer",
-            Role::Rollout => "rollout",
-            Role::Offload(_) => "offload",
-            Role::Seed(_) => "seed",
-        }
-        .to_owned(),
+        role: role_name(replica.role).to_owned(),
         state: state_name(replica.state).to_owned(),
         version: replica.version.map(|version| version.number),
         num_shards: replica.num_shards,
@@ -105,44 +98,7 @@ fn shard_frame(shard: ShardSnapshot) -> wire::ShardStatus {
 }
 
 fn counters(counters: &Counters) -> BTreeMap<String, u64> {
-    let named = [
-        ("publishes", counters.publishes),
-        ("seals", counters.seals),
-        ("fenced", counters.fenced),
-        ("assignments", counters.assignments),
-        ("commits", counters.commits),
-        ("staged", counters.staged),
-        ("read_failures", counters.read_failures),
-        ("relays", counters.relays),
-        ("striped", counters.striped),
-        ("unstriped", counters.unstriped),
-        ("moved_on", counters.moved_on),
-        ("resumes", counters.resumes),
-        ("crossings", counters.crossings),
-        ("skips", counters.skips),
-        ("accusations", counters.accusations),
-        ("accused_fenced", counters.accused_fenced),
-        ("digest_mismatches", counters.digest_mismatches),
-        ("drains_cut", counters.drains_cut),
-        ("evictions", counters.evictions),
-        ("offloads", counters.offloads),
-        ("offloads_released", counters.offloads_released),
-        ("retention_lost", counters.retention_lost),
-        ("challenges", counters.challenges),
-        ("proofs", counters.proofs),
-        ("refuted", counters.refuted),
-        ("seeds_asked", counters.seeds_asked),
-        ("seeds", counters.seeds),
-        ("seeds_failed", counters.seeds_failed),
-        ("seeds_released", counters.seeds_released),
-        ("divergences", counters.divergences),
-        ("timeouts", counters.timeouts),
-        ("refusals", counters.refusals),
-        ("terms", counters.terms),
-        ("recoveries", counters.recoveries),
-        ("held_back", counters.held_back),
-    ];
-    named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    counters.each().map(|(name, _, count)| (name.to_owned(), count)).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::message::{Answer, Call, ServerMessage};
 use crate::server::rooms::CallHandler;
+use crate::server::stores::agenda::EndedCall;
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
 use crate::{CallError, Incarnation, OpSeq, Safeguard};
@@ -33,6 +34,9 @@ impl CallHandler<'_> {
         transaction.result = Some(result.clone());
         transaction.transfer = transaction.transfer.take().filter(|t| t.assignment.is_some());
         let place = transaction.place.take();
+        let outcome = result.as_ref().map_or_else(CallError::name, Answer::outcome);
+        let (call, started) = (transaction.call.name(), transaction.started);
+        self.agenda.ended.push(EndedCall { call, outcome, started });
         group.active = None;
         let mut asked = group.member_ids();
         asked.retain(|member| group.recorded(seq).arrived.contains_key(&member.shard));

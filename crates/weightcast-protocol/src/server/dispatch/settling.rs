@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::Time;
 use crate::limits::{SETTLING_ROUNDS, SETTLING_ROUNDS_PER_GROUP};
 use crate::server::Server;
+use crate::server::stores::agenda::EndedCall;
 use crate::server::stores::violation::{Violation, ensure};
 
 impl Server {
@@ -14,6 +15,9 @@ impl Server {
         let bound = SETTLING_ROUNDS + SETTLING_ROUNDS_PER_GROUP * self.groups.len();
         let mut settled = BTreeSet::new();
         self.unsettled = (0..bound).all(|_| self.settle_one(now, &mut settled));
+        for EndedCall { call, outcome, started } in self.agenda.ended.drain(..) {
+            self.durations.0.add(call, outcome, now - started);
+        }
         self.agenda.models.append(&mut settled);
         self.membership().free_models();
         self.blobs.schedule_grace(now, &mut self.timers);
@@ -32,6 +36,9 @@ impl Server {
             self.durability().review_claims(now, &model);
             self.review_seeds(&model);
             self.serve_waiting(now, &model);
+            if let Some(model) = self.models.get_mut(&model) {
+                model.observe_latest(now);
+            }
             settled.insert(model);
         } else if let Some(model) = settled.pop_first() {
             // Offloads come last: a group that has just listed a copy again may give it up for
@@ -48,5 +55,66 @@ impl Server {
             let (groups, models) = (&self.agenda.groups, &self.agenda.models);
             format!("an event had no end: still to do are groups {groups:?}, models {models:?}")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::message::{Answer, Call};
+    use crate::server::props::{SEQ, server, version};
+    use crate::{CallError, Selector, Span, Time};
+
+    #[test]
+    fn a_call_is_counted_with_its_duration_when_it_has_its_answer() {
+        let update =
+            || Call::Update { selector: Selector::Latest, allow_rollback: false, staged: false };
+        let late = CallError::Timeout {
+            call: String::new(),
+            waiting_for: String::new(),
+            detail: String::new(),
+        };
+        for (call, result, name, outcome) in [
+            (update(), Ok(Answer::Unchanged { held: None }), "update", "unchanged"),
+            (update(), Err(late), "update", "timeout"),
+            (Call::Unpublish, Ok(Answer::Unpublished), "unpublish", "ok"),
+        ] {
+            let mut server = server();
+            let group = server.prop("g", 1);
+            let pending = server.has_called(group, call.clone());
+            (pending.started, pending.arrived) = (Time(20), [(0, call)].into());
+            server.settle(Time(25));
+            assert_eq!(server.snapshot(Time(25)).durations.each().count(), 0, "it is pending");
+            server.calls().finish(group, result);
+            server.settle(Time(30));
+            server.settle(Time(40));
+            let durations = server.snapshot(Time(40)).durations;
+            let each: Vec<_> =
+                durations.each().map(|(c, o, d)| (c, o, d.count(), d.sum())).collect();
+            assert_eq!(each, [(name, outcome, 1, Span(10))], "{SEQ}");
+        }
+    }
+
+    #[test]
+    fn the_newest_version_is_as_old_as_its_first_copy() {
+        let mut server = server();
+        let [one, other, next] = ["one", "other", "next"].map(|name| server.prop(name, 1));
+        let age = |server: &crate::server::Server, now| {
+            server.snapshot(Time(now)).models["policy"].latest_for
+        };
+        server.holds(one, version(1));
+        server.settle(Time(10));
+        assert_eq!(age(&server, 15), Some(Span(5)));
+        server.holds(other, version(1));
+        server.settle(Time(20));
+        assert_eq!(age(&server, 25), Some(Span(15)), "another copy is no news");
+        server.holds(next, version(2));
+        server.settle(Time(30));
+        assert_eq!(age(&server, 35), Some(Span(5)));
+        server.copies().hide(next);
+        server.settle(Time(40));
+        assert_eq!(age(&server, 45), Some(Span(5)), "the one before is the newest again");
+        [one, other].into_iter().for_each(|group| server.copies().hide(group));
+        server.settle(Time(50));
+        assert_eq!(age(&server, 55), None);
     }
 }

@@ -62,6 +62,7 @@ fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought(
         blobs,
         timers,
         counters: _,
+        durations: _,
         losses: _,
         challenges,
         numbers: _,

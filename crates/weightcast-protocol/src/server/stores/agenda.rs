@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::Incarnation;
+use crate::{Incarnation, Time};
 
 /// Groups and models that a room woke. Only the dispatcher works the agenda off, in order.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +11,17 @@ pub(in crate::server) struct Agenda {
     pub(in crate::server) groups: BTreeSet<Incarnation>,
     /// Models in which something became available, visible or free.
     pub(in crate::server) models: BTreeSet<String>,
+    /// Calls whose durations are still to be counted.
+    pub(in crate::server) ended: Vec<EndedCall>,
+}
+
+/// A call that has its answer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct EndedCall {
+    /// Its kind.
+    pub(in crate::server) call: &'static str,
+    pub(in crate::server) outcome: &'static str,
+    pub(in crate::server) started: Time,
 }
 
 impl Agenda {
@@ -31,7 +42,7 @@ impl Agenda {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets whom and what to look at.
     pub(in crate::server) fn clear(&mut self) {
         self.groups.clear();
         self.models.clear();

@@ -1,76 +1,106 @@
 //! What the server counts.
 
-/// How often things happened since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Counters {
+/// Defines the counters, each with what it counts. [`Counters::each`] tells both to people.
+macro_rules! counters {
+    ($(#[doc = $meaning:literal] $name:ident,)*) => {
+        /// How often things happened since the server started.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct Counters {
+            $(#[doc = $meaning] pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// The name, the meaning and the number of each.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + use<> {
+                [$((stringify!($name), $meaning.trim_ascii(), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
     /// Versions published, counting each replica.
-    pub publishes: u64,
+    publishes,
     /// Published replicas whose digests came in and were right.
-    pub seals: u64,
+    seals,
     /// Published replicas whose digests were wrong.
-    pub fenced: u64,
+    fenced,
     /// Assignments of sources to groups.
-    pub assignments: u64,
+    assignments,
     /// Replicas committed.
-    pub commits: u64,
+    commits,
     /// Staged updates whose bytes were verified before the old copy was given up.
-    pub staged: u64,
+    staged,
     /// Reads that failed because of the source.
-    pub read_failures: u64,
+    read_failures,
     /// Assignments of a source that is being filled itself.
-    pub relays: u64,
+    relays,
     /// Assignments of several sources at once.
-    pub striped: u64,
+    striped,
     /// Readers that went on with one of several sources, because another reader needed a source.
-    pub unstriped: u64,
+    unstriped,
     /// Readers that went on elsewhere, because a source was slow.
-    pub moved_on: u64,
+    moved_on,
     /// Assignments with which a transfer continued, keeping the bytes that it had.
-    pub resumes: u64,
+    resumes,
     /// Assignments of a source in another datacentre.
-    pub crossings: u64,
+    crossings,
     /// Updates answered as unchanged while a first copy was on its way to their datacentre.
-    pub skips: u64,
+    skips,
     /// Reports of readers that a source's content is wrong.
-    pub accusations: u64,
+    accusations,
     /// Sources fenced because two replicas accused them.
-    pub accused_fenced: u64,
+    accused_fenced,
     /// Transfers whose digests were not the publisher's.
-    pub digest_mismatches: u64,
+    digest_mismatches,
     /// Readers cut off because a drain deadline passed.
-    pub drains_cut: u64,
+    drains_cut,
     /// Sessions whose lease ran out.
-    pub evictions: u64,
+    evictions,
     /// Offload replicas that came to hold a version.
-    pub offloads: u64,
+    offloads,
     /// Offload replicas that were told to go.
-    pub offloads_released: u64,
+    offloads_released,
     /// Retained versions whose last copy was given up, since it could not be offloaded.
-    pub retention_lost: u64,
+    retention_lost,
     /// Pairs of copies whose shards were asked to show the bytes.
-    pub challenges: u64,
+    challenges,
     /// Pairs of these that showed equal bytes.
-    pub proofs: u64,
+    proofs,
     /// Copies that a proved copy showed to have other bytes.
-    pub refuted: u64,
+    refuted,
     /// Seed replicas that groups were asked for.
-    pub seeds_asked: u64,
+    seeds_asked,
     /// Seed replicas that came to hold a version.
-    pub seeds: u64,
+    seeds,
     /// Seed replicas that were asked for and failed.
-    pub seeds_failed: u64,
+    seeds_failed,
     /// Seed replicas that held a version and were told to go.
-    pub seeds_released: u64,
+    seeds_released,
     /// Groups whose shards made different calls.
-    pub divergences: u64,
+    divergences,
     /// Calls that ended at their deadline.
-    pub timeouts: u64,
+    timeouts,
     /// Sessions refused.
-    pub refusals: u64,
+    refusals,
     /// Terms taken.
-    pub terms: u64,
+    terms,
     /// Groups that came over from an earlier term.
-    pub recoveries: u64,
+    recoveries,
     /// Copies not given up before all clients of an earlier term could have come over (A5).
-    pub held_back: u64,
+    held_back,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_is_told_with_its_meaning_and_its_own_number() {
+        let counted = Counters { publishes: 1, held_back: 2, ..Counters::default() };
+        let each: Vec<_> = counted.each().collect();
+        assert_eq!(each[0], ("publishes", "Versions published, counting each replica.", 1));
+        assert_eq!(each.last().map(|(name, _, count)| (*name, *count)), Some(("held_back", 2)));
+        assert!(each.iter().all(|(_, meaning, _)| meaning.ends_with('.')));
+    }
 }

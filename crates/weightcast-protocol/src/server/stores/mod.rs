@@ -11,6 +11,7 @@ pub(super) mod kept;
 pub(super) mod model;
 pub(super) mod models;
 pub(super) mod numbers;
+pub(super) mod observed;
 pub(super) mod retention;
 pub(super) mod seeding;
 pub(super) mod serving;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::limits::DEPARTED;
 use crate::message::Listing;
+use crate::server::stores::observed::Observed;
 use crate::server::stores::retention::Retention;
 use crate::server::stores::seeding::Seeding;
 use crate::server::stores::unshown::Unshown;
-use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Version};
+use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Time, Version};
 
 /// Everything the server knows of one model beside its groups.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,8 @@ pub(in crate::server) struct Model {
     pub(in crate::server) seeding: Seeding,
     /// The last listing that was made; valid while its revision is the model's.
     pub(in crate::server) listed: Option<Arc<Listing>>,
+    /// The newest available version, and since when it has been that.
+    pub(in crate::server) latest_since: Observed<Option<(Version, Time)>>,
 }
 
 /// The content of a version, in any layout.
@@ -136,6 +139,14 @@ impl Model {
     /// The newest available version.
     pub(in crate::server) fn latest(&self) -> Option<Version> {
         self.visible.last_key_value().map(|(version, _)| *version)
+    }
+
+    /// Which versions are available has changed.
+    pub(in crate::server) fn observe_latest(&mut self, now: Time) {
+        let latest = self.latest();
+        if self.latest_since.0.map(|(version, _)| version) != latest {
+            self.latest_since = Observed(latest.map(|version| (version, now)));
+        }
     }
 
     /// The known version with this number, of the newest run that has one.

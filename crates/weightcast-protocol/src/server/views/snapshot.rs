@@ -9,7 +9,9 @@ use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::retention::RetentionLoss;
 use crate::server::stores::trust::Trust;
-use crate::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version};
+use crate::{
+    CallDurations, Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version,
+};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,9 @@ pub struct Snapshot {
     pub losses: Vec<RetentionLoss>,
     /// Counts since the start.
     pub counters: Counters,
+    /// How long the calls of groups took that have ended since the start, each from its first
+    /// shard's call to its answer.
+    pub durations: CallDurations,
 }
 
 /// One model.
@@ -43,6 +48,8 @@ pub struct ModelSnapshot {
     pub retain: u32,
     /// Available versions, and the replicas that hold each.
     pub versions: BTreeMap<Version, Vec<String>>,
+    /// For how long the newest of them has been that.
+    pub latest_for: Option<Span>,
     /// Its groups, in order of name and age; old lives of a name are shown until they have left.
     pub replicas: Vec<ReplicaSnapshot>,
     /// Which replica reads from which.
@@ -126,6 +133,8 @@ pub struct ShardSnapshot {
 pub struct PendingCall {
     /// Its number.
     pub seq: OpSeq,
+    /// The kind of the call, in one word.
+    pub kind: &'static str,
     /// The call as a user would write it.
     pub call: String,
     /// How many shards have made it.
@@ -171,6 +180,7 @@ impl Server {
             models: models.collect(),
             losses: self.losses.iter().cloned().collect(),
             counters: self.counters.clone(),
+            durations: self.durations.0.clone(),
         }
     }
 
@@ -189,6 +199,7 @@ impl Server {
                 .iter()
                 .map(|(version, holders)| (*version, holders.keys().cloned().collect()))
                 .collect(),
+            latest_for: model.latest_since.0.map(|(_, since)| now - since),
             replicas,
             edges: edges
                 .map(|(reader, source, version)| ReadEdge {
@@ -218,6 +229,7 @@ impl Server {
         });
         let pending = group.active_call().map(|transaction| PendingCall {
             seq: transaction.seq,
+            kind: transaction.call.name(),
             call: transaction.call.to_string(),
             arrived: transaction.arrived.len(),
             age: now - transaction.started,

@@ -2,9 +2,11 @@
 
 use prost::Message;
 use weightcast_protocol::limits::{Limits, NAME_BYTES};
-use weightcast_protocol::message::Location;
+use weightcast_protocol::message::{Location, Role};
 use weightcast_protocol::server::{PendingCall, ReadEdge, ReplicaState};
-use weightcast_protocol::{Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Version};
+use weightcast_protocol::{
+    CallDurations, Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Version,
+};
 
 use super::*;
 use crate::limits::STATUS_BYTES;
@@ -34,6 +36,7 @@ fn the_largest_status_is_bounded() {
         }],
         pending: Some(PendingCall {
             seq: OpSeq(u64::MAX),
+            kind: "update",
             call: format!("update(latest-{}, allow_rollback, staged)", u64::MAX),
             arrived: 1,
             age: Span(u64::MAX),
@@ -54,6 +57,7 @@ fn the_largest_status_is_bounded() {
         epoch: Epoch(u64::MAX),
         retain: u32::MAX,
         versions: (0..most).map(|at| (version(at), vec![name()])).collect(),
+        latest_for: None,
         replicas: (0..most).map(replica).collect(),
         edges: (0..most).map(edge).collect(),
     };
@@ -66,6 +70,7 @@ fn the_largest_status_is_bounded() {
         models: BTreeMap::from([(name(), model)]),
         losses: Vec::new(),
         counters: Counters::default(),
+        durations: CallDurations::default(),
     });
     let bytes = status.encoded_len();
     assert!(bytes > STATUS_BYTES / 4 && bytes <= STATUS_BYTES, "{bytes}");
@@ -95,6 +100,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
     };
     let pending = PendingCall {
         seq: OpSeq(15),
+        kind: "update",
         call: "update(latest)".into(),
         arrived: 16,
         age: Span::from_millis(1_500),
@@ -127,6 +133,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
         epoch: Epoch(27),
         retain: 28,
         versions: BTreeMap::from([(version(29), vec!["t".into(), "r".into()])]),
+        latest_for: None,
         replicas: role.into_iter().zip(["t", "r", "o", "s"]).map(replica).collect(),
         edges: vec![edge],
     };
@@ -145,6 +152,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
         models: BTreeMap::from([("m".to_owned(), model)]),
         losses: vec![loss],
         counters: Counters::default(),
+        durations: CallDurations::default(),
     };
     let shards = vec![
         wire::ShardStatus {
