@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod lazy;
 mod limits;
 mod manifest;
+mod metrics;
 mod per_process;
 mod private;
 mod serve;

@@ -95,6 +95,10 @@ pub(crate) const DIALS: usize = 16;
 pub(crate) const DIAL: Duration = Duration::from_secs(2);
 /// Headers of one request: a token and what gRPC adds.
 pub(crate) const HEADER_BYTES: u32 = 8 << 10;
+/// Connections of scrapers to the metrics port: a few Prometheus servers, and people. None may take
+/// longer than [`STRANGER_DEADLINE`]. A text for each of the most models with the longest names, in
+/// every state, has some 5 MB.
+pub(crate) const SCRAPERS: usize = 16;
 /// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.
 pub(crate) const SOCKET_PATH_BYTES: usize = 107;
 /// A token: 256 bits in hexadecimal have 64; it is one of the headers.

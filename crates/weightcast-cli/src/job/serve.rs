@@ -46,6 +46,10 @@ pub(crate) struct Serve {
     /// Stop when nobody has been connected for this many seconds
     #[arg(long, value_parser = positive)]
     idle_exit: Option<f64>,
+    /// Serve metrics to Prometheus at IP:PORT (path /metrics) or unix:/PATH. Beyond loopback scrapers
+    /// show the token
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
     /// Keep no directory busy: what starts a server for a job gives it files by their whole paths
     #[arg(long, hide = true)]
     detached: bool,
@@ -78,6 +82,7 @@ fn configured(arguments: Serve) -> ServeConfig {
         fanout: arguments.fanout,
         stripes: arguments.stripes,
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
+        metrics: arguments.metrics,
         paranoid: arguments.paranoid,
         gives_up_at: arguments.gives_up_at,
     }
@@ -97,9 +102,11 @@ pub(crate) fn run(arguments: Serve) -> anyhow::Result<()> {
     let address = server.address();
     let file = server.token_file().or(given.as_deref());
     let file = file.map_or(String::new(), |f| format!(" WEIGHTCAST_TOKEN_FILE={}", f.display()));
+    let metrics = server.metrics_address();
+    let metrics = metrics.map_or(String::new(), |address| format!("\nmetrics: {address}"));
     let _ = writeln!(
         std::io::stdout(),
-        "weightcast reference server on {address}\nclients: export WEIGHTCAST_SERVER={address}{file}"
+        "weightcast reference server on {address}\nclients: export WEIGHTCAST_SERVER={address}{file}{metrics}"
     );
     server.wait().context("the server stopped")
 }
@@ -134,6 +141,10 @@ mod tests {
             ("--fanout 1024", ServeConfig { fanout: 1_024, ..usual() }),
             ("--stripes 64", ServeConfig { stripes: 64, ..usual() }),
             ("--idle-exit 0.25", ServeConfig { idle_exit: Some(seconds(0.25)), ..usual() }),
+            (
+                "--metrics 127.0.0.1:9",
+                ServeConfig { metrics: Some("127.0.0.1:9".into()), ..usual() },
+            ),
             ("--paranoid", ServeConfig { paranoid: true, ..usual() }),
             ("--gives-up-at /f", ServeConfig { gives_up_at: Some("/f".into()), ..usual() }),
         ] {

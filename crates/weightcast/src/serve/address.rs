@@ -14,13 +14,14 @@ pub(super) enum BindAddress {
 }
 
 impl BindAddress {
-    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+    /// `what` names the setting that the text is of.
+    pub(super) fn parse(what: &str, text: &str) -> Result<Self, Error> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(PathBuf::from(path)));
         }
         let text = text.strip_prefix("http://").unwrap_or(text);
         text.parse().map(Self::Tcp).map_err(|_| Error::Config {
-            what: "server address".to_owned(),
+            what: what.to_owned(),
             problem: format!("{text:?} is neither IP:PORT nor unix:/PATH"),
         })
     }
@@ -38,16 +39,22 @@ impl BindAddress {
                 );
                 Ok(Guard::Nothing)
             }
-            Self::Tcp(address) if !address.ip().to_canonical().is_loopback() => {
-                Err(Error::Config {
-                    what: "server address".to_owned(),
-                    problem: format!(
-                        "{address} is reachable from other hosts: give a token file, listen on \
-                         loopback, or allow it with --insecure-no-auth"
-                    ),
-                })
-            }
-            Self::Tcp(_) | Self::Unix(_) => Ok(Guard::OwnToken),
+            _ if self.is_of_this_host() => Ok(Guard::OwnToken),
+            _ => Err(Error::Config {
+                what: "server address".to_owned(),
+                problem: format!(
+                    "{self} is reachable from other hosts: give a token file, listen on \
+                     loopback, or allow it with --insecure-no-auth"
+                ),
+            }),
+        }
+    }
+
+    /// Whether no other host reaches it.
+    pub(super) fn is_of_this_host(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
         }
     }
 }

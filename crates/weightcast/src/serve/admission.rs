@@ -16,7 +16,7 @@ use weightcast_transport::door::{AcceptError, makes_room};
 
 use super::queue::ClientOrigin;
 use super::transfers::Turns;
-use crate::limits::{CONNECTIONS, STRANGER_DEADLINE, STRANGERS};
+use crate::limits::{CONNECTIONS, SCRAPERS, STRANGER_DEADLINE, STRANGERS};
 
 /// How often the log may say the same: a flood must not fill it.
 const SAY: Duration = Duration::from_secs(60);
@@ -26,6 +26,8 @@ const SAY: Duration = Duration::from_secs(60);
 pub(super) struct Admission(Arc<Mutex<Book>>);
 
 struct Book {
+    /// Which port, for the log.
+    port: &'static str,
     /// In the order in which they came.
     strangers: BTreeMap<u64, Stranger>,
     clients: BTreeMap<u64, Client>,
@@ -59,12 +61,20 @@ pub(super) struct Pass {
 }
 
 impl Admission {
+    /// Of the control port.
     pub(super) fn new() -> Self {
-        Self::with_limits(STRANGERS, CONNECTIONS)
+        Self::with_limits("control", STRANGERS, CONNECTIONS)
     }
 
-    fn with_limits(most_strangers: usize, most_clients: usize) -> Self {
+    /// Of the metrics port: no scraper stays, and one that takes longer than a stranger may is
+    /// closed whatever it has shown.
+    pub(super) fn of_scrapers() -> Self {
+        Self::with_limits("metrics", SCRAPERS, 0)
+    }
+
+    fn with_limits(port: &'static str, most_strangers: usize, most_clients: usize) -> Self {
         Self(Arc::new(Mutex::new(Book {
+            port,
             strangers: BTreeMap::new(),
             clients: BTreeMap::new(),
             most_strangers,
@@ -109,7 +119,8 @@ impl Admission {
             book.give_way(None, now);
         }
         if is_news(&mut book.said_not_accepted, now) {
-            tracing::warn!(%error, "control port can accept no connection, and tries again");
+            let port = book.port;
+            tracing::warn!(%error, "{port} port can accept no connection, and tries again");
         }
         true
     }
@@ -145,8 +156,9 @@ impl Book {
         if is_news(&mut self.said_turned_away, now) {
             tracing::warn!(
                 connections = self.turned_away,
-                "closed what sent no request with the token within {STRANGER_DEADLINE:?}, or was \
-                 the oldest of {} such connections",
+                "{} port closed what had sent no request with the token within \
+                 {STRANGER_DEADLINE:?}, or was the oldest of {} such connections",
+                self.port,
                 self.most_strangers
             );
         }
@@ -238,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_newest_strangers_are_kept() {
-        let admission = Admission::with_limits(3, 9);
+        let admission = Admission::with_limits("test", 3, 9);
         let mut visits = enter(&admission, 3, Instant::now());
         assert!(!visits.iter_mut().any(is_cut));
         visits.extend(enter(&admission, 1, Instant::now()));
@@ -249,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_flood_costs_strangers_of_its_own_origin() {
-        let admission = Admission::with_limits(4, 9);
+        let admission = Admission::with_limits("test", 4, 9);
         let now = Instant::now();
         let mut there = vec![admission.enter(THERE, now)];
         let mut flood = enter(&admission, 100, now);
@@ -264,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_what_the_system_lacks_costs_a_stranger_its_place() {
-        let admission = Admission::with_limits(3, 9);
+        let admission = Admission::with_limits("test", 3, 9);
         let mut visits = enter(&admission, 2, Instant::now());
         let rests = |errno: Errno| admission.not_accepted(&errno.into(), Instant::now());
         assert!(!rests(Errno::CONNABORTED) && rests(Errno::INVAL));
@@ -275,7 +287,7 @@ mod tests {
 
     #[test]
     fn clients_do_not_give_way_to_strangers() {
-        let admission = Admission::with_limits(3, 9);
+        let admission = Admission::with_limits("test", 3, 9);
         let now = Instant::now();
         let (client, mut cut_off) = admission.enter(HERE, now);
         client.pass().show().unwrap();
@@ -290,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_stranger_that_leaves_makes_room() {
-        let admission = Admission::with_limits(3, 9);
+        let admission = Admission::with_limits("test", 3, 9);
         let mut visits = enter(&admission, 3, Instant::now());
         visits.remove(1);
         visits.extend(enter(&admission, 1, Instant::now()));
@@ -299,7 +311,7 @@ mod tests {
 
     #[test]
     fn strangers_are_closed_at_their_deadline() {
-        let admission = Admission::with_limits(3, 9);
+        let admission = Admission::with_limits("test", 3, 9);
         let now = Instant::now();
         assert_eq!(admission.next_deadline(), None);
         let mut first = admission.enter(HERE, now);
@@ -313,7 +325,7 @@ mod tests {
 
     #[test]
     fn clients_are_counted_until_they_leave() {
-        let admission = Admission::with_limits(3, 2);
+        let admission = Admission::with_limits("test", 3, 2);
         let mut clients = enter(&admission, 2, Instant::now());
         clients.iter().for_each(|(place, _)| place.pass().show().unwrap());
         let (next, _cut_off) = admission.enter(HERE, Instant::now());

@@ -46,11 +46,13 @@ impl Door {
     }
 }
 
-/// The connections that come through the door.
-pub(super) fn incoming(door: Door) -> ReceiverStream<std::io::Result<Visitor>> {
+/// The connections that come through the door, each with its place in the book.
+pub(super) fn incoming(
+    door: Door,
+    admission: Admission,
+) -> ReceiverStream<std::io::Result<Visitor>> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let admission = Admission::new();
         loop {
             tokio::select! {
                 accepted = door.accept() => match accepted {
@@ -110,7 +112,7 @@ mod tests {
         (0..RESETS).for_each(|_| reset(address));
         // Who comes last is let in last.
         strangers.push(stranger(address));
-        let mut come = incoming(Door::Tcp(listener));
+        let mut come = incoming(Door::Tcp(listener), Admission::new());
         let mut visitors = Vec::new();
         while visitors.len() < strangers.len() {
             let mut visitor = come.next().await.unwrap().unwrap();

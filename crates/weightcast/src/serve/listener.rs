@@ -9,6 +9,7 @@ use std::time::Duration;
 use tonic::service::Routes;
 
 use super::address::BindAddress;
+use super::admission::Admission;
 use super::incoming::{Door, incoming};
 use crate::error::Error;
 use crate::limits::{CONNECTION_WINDOW, HEADER_BYTES, REQUESTS, SOCKET_PATH_BYTES, STREAM_WINDOW};
@@ -73,23 +74,35 @@ impl ControlListener {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_max_header_list_size(HEADER_BYTES)
             .add_routes(service);
-        let (door, path) = match self {
-            Self::Tcp(listener, _) => {
-                (tokio::net::TcpListener::from_std(listener).map(Door::Tcp), None)
-            }
-            Self::Unix(listener, path) => {
-                (tokio::net::UnixListener::from_std(listener).map(Door::Unix), Some(path))
-            }
-        };
-        let incoming = incoming(door.map_err(failed)?);
+        let (door, _file) = self.open().map_err(failed)?;
+        let incoming = incoming(door, Admission::new());
         let served = tokio::select! {
             served = router.serve_with_incoming(incoming) => served,
             () = until => Ok(()),
         };
-        if let Some(path) = path {
-            let _ = fs::remove_file(path);
-        }
         served.map_err(|e| failed(std::io::Error::other(e)))
+    }
+
+    /// What connections come through; the file of a Unix socket goes with the second.
+    pub(super) fn open(self) -> std::io::Result<(Door, Option<SocketFile>)> {
+        Ok(match self {
+            Self::Tcp(listener, _) => {
+                (Door::Tcp(tokio::net::TcpListener::from_std(listener)?), None)
+            }
+            Self::Unix(listener, path) => {
+                let file = SocketFile(path);
+                (Door::Unix(tokio::net::UnixListener::from_std(listener)?), Some(file))
+            }
+        })
+    }
+}
+
+/// The file of a socket, which is removed when nobody serves it any more.
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
 }
 

@@ -8,6 +8,7 @@ mod admission;
 mod dial_back;
 mod incoming;
 mod listener;
+mod metrics;
 mod outbox;
 mod queue;
 mod service;
@@ -26,6 +27,7 @@ use weightcast_transport::Secret;
 
 use self::address::{BindAddress, Guard};
 use self::listener::ControlListener;
+use self::metrics::MetricsPort;
 use crate::auth;
 use crate::error::Error;
 
@@ -64,6 +66,9 @@ pub struct ServeConfig {
     pub stripes: u32,
     /// Stop when nobody has been connected for this long.
     pub idle_exit: Option<Duration>,
+    /// Where to serve metrics to Prometheus, under the path `/metrics`: `127.0.0.1:9464`,
+    /// `unix:/run/metrics.sock`. Scrapers from other hosts show the server's token.
+    pub metrics: Option<String>,
     /// Check every invariant after every event.
     pub paranoid: bool,
     /// For tests: once this file exists, the server panics at the next thing that happens to it.
@@ -85,6 +90,7 @@ impl Default for ServeConfig {
             fanout: 1,
             stripes: 1,
             idle_exit: None,
+            metrics: None,
             paranoid: false,
             gives_up_at: None,
         }
@@ -95,6 +101,7 @@ impl Default for ServeConfig {
 #[derive(Debug)]
 pub struct Server {
     address: String,
+    metrics: Option<String>,
     token_file: Option<PathBuf>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), Error>>>,
@@ -104,6 +111,12 @@ impl Server {
     /// What clients connect to: `http://127.0.0.1:41235` or `unix:/run/weightcast.sock`.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it serves metrics, if it does: `http://127.0.0.1:9464/metrics` or
+    /// `unix:/run/metrics.sock`.
+    pub fn metrics_address(&self) -> Option<&str> {
+        self.metrics.as_deref()
     }
 
     /// The file with the token, if the server asks for the token of this user. Clients of the same
@@ -143,9 +156,9 @@ impl Drop for Server {
 /// Starts a reference server on a thread of its own.
 ///
 /// # Errors
-/// The address cannot be bound, or reaches beyond loopback without a token.
+/// An address cannot be bound, or reaches beyond loopback without a token.
 pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
-    let address = BindAddress::parse(&config.address)?;
+    let address = BindAddress::parse("server address", &config.address)?;
     let token_file = match address.guard(config.token.is_some(), config.insecure)? {
         Guard::OwnToken => Some(auth::own_token_file()?),
         Guard::Given | Guard::Nothing => None,
@@ -160,6 +173,9 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
     say_what_keys_tickets(&config);
     let listener = ControlListener::bind(&address)?;
     let address = listener.address();
+    let metrics = config.metrics.as_deref();
+    let metrics = metrics.map(|text| MetricsPort::bind(text, config.token.as_ref())).transpose()?;
+    let metrics_address = metrics.as_ref().map(MetricsPort::address);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -168,9 +184,10 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("weightcast-server".to_owned())
-        .spawn(move || runtime.block_on(run(listener, config, life, stopped)))
+        .spawn(move || runtime.block_on(run(listener, metrics, config, life, stopped)))
         .map_err(|e| Error::io("start the server's thread", e))?;
-    Ok(Server { address, token_file, stop: Some(stop), thread: Some(thread) })
+    let (stop, thread) = (Some(stop), Some(thread));
+    Ok(Server { address, metrics: metrics_address, token_file, stop, thread })
 }
 
 /// Logs who can make tickets, unless the servers have a secret of their own.
@@ -188,6 +205,7 @@ fn say_what_keys_tickets(config: &ServeConfig) {
 
 async fn run(
     listener: ControlListener,
+    metrics: Option<MetricsPort>,
     config: ServeConfig,
     life: u64,
     stopped: oneshot::Receiver<()>,
@@ -197,6 +215,7 @@ async fn run(
     let (inputs, queue) = mpsc::channel(actor::QUEUE);
     let actor = actor::run(machine, queue, config.idle_exit, config.gives_up_at);
     let mut actor = tokio::spawn(actor);
+    let scrapes = metrics.map(|port| tokio::spawn(port.serve(inputs.clone())));
     let service = service::service(inputs, config.token.as_ref());
     let mut died = None;
     let until = async {
@@ -207,6 +226,7 @@ async fn run(
     };
     listener.serve(service, until).await?;
     actor.abort();
+    scrapes.inspect(tokio::task::JoinHandle::abort);
     match died {
         // A server that went on answering without its machine would keep its clients for ever.
         Some(bug) => Err(Error::Bug(format!("the reference server gave up: {}", reason(bug)))),

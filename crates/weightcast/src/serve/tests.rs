@@ -37,10 +37,10 @@ fn off_means_off() {
         ("[::]:0", false, false, None),
         ("192.0.2.1:1", false, false, None),
     ] {
-        let parsed = BindAddress::parse(address).expect(address);
+        let parsed = BindAddress::parse("server address", address).expect(address);
         assert_eq!(parsed.guard(token, insecure).ok(), guard, "{address}");
     }
-    assert!(BindAddress::parse("localhost").is_err());
+    assert!(BindAddress::parse("server address", "localhost").is_err());
 }
 
 /// Each setting reaches the machine's setting of the same name.
@@ -73,12 +73,12 @@ fn each_setting_reaches_the_machine() {
 fn an_address_may_be_written_as_clients_write_it() {
     let tcp = BindAddress::Tcp("127.0.0.1:7".parse().unwrap());
     for text in ["127.0.0.1:7", "http://127.0.0.1:7"] {
-        assert_eq!(BindAddress::parse(text).unwrap(), tcp, "{text}");
+        assert_eq!(BindAddress::parse("server address", text).unwrap(), tcp, "{text}");
     }
-    let unix = BindAddress::parse("unix:/run/x.sock").unwrap();
+    let unix = BindAddress::parse("server address", "unix:/run/x.sock").unwrap();
     assert_eq!(unix, BindAddress::Unix("/run/x.sock".into()));
     for text in ["https://127.0.0.1:7", "127.0.0.1", "/run/x.sock", ""] {
-        assert!(BindAddress::parse(text).is_err(), "{text}");
+        assert!(BindAddress::parse("server address", text).is_err(), "{text}");
     }
 }
 

@@ -26,7 +26,7 @@ impl Ledger {
     fn new(most_clients: usize) -> Self {
         Self {
             most_clients,
-            admission: Admission::with_limits(STRANGERS_HERE, most_clients),
+            admission: Admission::with_limits("test", STRANGERS_HERE, most_clients),
             visits: Vec::new(),
             strangers: BTreeSet::new(),
             clients: BTreeSet::new(),
