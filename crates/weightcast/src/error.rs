@@ -87,6 +87,15 @@ impl From<TransformError> for Error {
 }
 
 impl Error {
+    /// How a call of a handle ended that failed so, in one word.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Call(error) | Self::NobodyHere { error, .. } => error.name(),
+            Self::Interrupted => "interrupted",
+            _ => "failed",
+        }
+    }
+
     pub(crate) fn io(what: impl Into<String>, error: std::io::Error) -> Self {
         Self::Io { what: what.into(), error }
     }

@@ -44,6 +44,7 @@ pub use client::{
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_reader};
 pub use error::Error;
+pub use metrics::{metrics, metrics_text};
 pub use serve::{ServeConfig, Server, Status, serve};
 pub use transform::{Exchange, Transformed};
 pub use verify::{

@@ -73,7 +73,11 @@ fn copies_that_differ_within_a_group_are_named() {
             let byte = |at: usize| if shard == 0 { bytes[at].0 } else { bytes[at].1 };
             memory(0, 1, &[("a", byte(0)), ("b", byte(1)), ("c", byte(2))])
         });
+        let before = weightcast::metrics(None)["weightcast/refusals"];
         let refusals = refusal(&group);
+        // Of the process, in which other tests may count as well.
+        let counted = weightcast::metrics(None)["weightcast/refusals"] - before;
+        assert!(counted >= refusals.iter().flatten().count() as f64, "{counted}");
         match said {
             Some(said) => all_say(&refusals, said),
             None => assert_eq!(refusals, [None, None]),

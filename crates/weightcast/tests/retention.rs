@@ -1,6 +1,6 @@
 //! The last copy of a retained version is kept in CPU memory, through real sessions and sockets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part};
 use weightcast::transport::Region;
@@ -57,6 +57,12 @@ fn a_rollout_that_comes_late_reads_the_offload_and_frees_it() {
     let updated = rollout.replicate(Selector::Latest, SOON).unwrap();
     assert_eq!(updated.source.as_deref(), Some("trainer~offload-0.1"));
     assert!(copy.to_vec() == content(1));
+
+    let begun = Instant::now();
+    while weightcast::metrics(None)["weightcast/offloads"] < 1.0 {
+        assert!(begun.elapsed() < SOON, "the copy is not counted");
+        std::thread::yield_now();
+    }
 
     // It goes, since somebody else has the version now: wait for its session to leave.
     let mut listing = rollout.list(SOON).unwrap();

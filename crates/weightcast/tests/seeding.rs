@@ -123,6 +123,8 @@ fn updates_go_on_while_one_copy_crosses_and_then_read_it() {
     }
     stage.gate.open();
     stage.wait_until(|status| status.counters["seeds"] == 1);
+    // Of the process, in which other tests may count as well.
+    stage.wait_until(|_| weightcast::metrics(None)["weightcast/seeds"] >= 1.0);
     for rollout in [1, 0] {
         assert!(stage.update(rollout).changed);
         assert!(stage.rollouts[rollout].1.to_vec() == content(2));

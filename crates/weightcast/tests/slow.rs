@@ -85,6 +85,8 @@ fn leaves_the_slow_one(stripes: u32) {
     assert!(copy.gate.passed() < BYTES / 2, "{}", copy.gate.passed());
     assert!(trainer.gate.passed() - before > BYTES / 2);
     assert_eq!((counter(&server, "moved_on"), counter(&server, "accusations")), (1, 0));
+    // Of the process, in which other tests may count as well.
+    assert!(weightcast::metrics(None)["weightcast/retries"] >= 1.0);
 }
 
 #[test]

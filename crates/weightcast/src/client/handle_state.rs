@@ -9,6 +9,7 @@ use weightcast_transport::{DataServer, ExportId};
 use super::memory::layouts::KnownLayouts;
 use super::memory::registration::RegisteredShard;
 use super::reading::route::Routes;
+use crate::metrics::process::HandleFigures;
 
 /// What the handle and the control thread share.
 pub(crate) struct HandleState {
@@ -32,6 +33,8 @@ pub(crate) struct HandleState {
     pub(crate) staging_bytes: Option<u64>,
     /// Bytes of the running read that have arrived.
     pub(crate) progress: Arc<AtomicU64>,
+    /// What is counted for people.
+    pub(crate) figures: HandleFigures,
 }
 
 /// A copy of the session's state.
@@ -90,6 +93,7 @@ impl HandleState {
             trouble: Mutex::new(None),
             staging_bytes,
             progress: Arc::new(AtomicU64::new(0)),
+            figures: HandleFigures::apart(),
         })
     }
 }

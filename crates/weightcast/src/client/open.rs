@@ -30,6 +30,7 @@ use crate::clock::{Clock, span};
 use crate::config::{Options, Replica, Role};
 use crate::error::Error;
 use crate::lazy;
+use crate::metrics::process::HandleFigures;
 
 impl ShardHandle {
     /// Opens a session for one shard of a replica of a model.
@@ -93,6 +94,10 @@ impl ShardHandle {
             staging_bytes: options.staging_bytes,
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
+            figures: match options.role {
+                Role::Trainer | Role::Rollout => HandleFigures::listed(model),
+                Role::Offload(_) | Role::Seed(_) => HandleFigures::apart(),
+            },
         });
         let config = session_config(model, &replica, options, data_address, &server)?;
         let mut handle = Self::start(model, replica, options, config, token.as_ref(), shared)?;

@@ -21,6 +21,11 @@ pub struct Transfer {
     pub way: String,
     /// Why that way.
     pub way_reason: String,
+    /// Bytes that were read directly, from any source.
+    pub direct: u64,
+    /// Bytes that came over TCP. A read that continued after the loss of a source counts all bytes
+    /// of the last plan, by the way of the last sources.
+    pub tcp: u64,
     /// Further replicas that gave ranges of this read, beside the source.
     pub helpers: Vec<String>,
     /// Bytes that a staged update copied into place once all had arrived; else zero.

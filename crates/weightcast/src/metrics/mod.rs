@@ -7,6 +7,12 @@
 //! (`serve/metrics`), and says them in the same form.
 
 pub(crate) mod exposition;
+pub(crate) mod figures;
+mod list;
 pub(crate) mod model_label;
 #[cfg(test)]
 pub(crate) mod page;
+pub(crate) mod process;
+mod report;
+
+pub use report::{metrics, metrics_text};

@@ -16,6 +16,7 @@ use crate::client::event::Event;
 use crate::client::reading::route::THREADS;
 use crate::config::Role;
 use crate::error::Error;
+use crate::metrics::process::SharedFigures;
 
 /// Makes the offloads of one handle.
 pub(in crate::client) struct Offloader {
@@ -45,12 +46,13 @@ impl Offloader {
         // A new flag: an older copy that has not begun yet must still find its own flag raised.
         self.running.cancel = Arc::default();
         let (events, copying) = (self.events.clone(), self.running.clone());
+        let figures = self.owner.shared.figures.model();
         let over = self.events.clone();
         self.owner.begin(
             "weightcast-offload",
             (offload_name(&self.owner.replica.name, version), Role::Offload(version)),
             move |second| {
-                if keep(second, version, &copying)? {
+                if keep(second, version, &copying, &figures)? {
                     drop(over.send(Event::OffloadOver { version, generation }));
                 }
                 Ok(())
@@ -76,12 +78,18 @@ impl Offloader {
 
 /// Makes the copy a replica, and returns when the server does not need it any more. False if the
 /// copying was stopped.
-fn keep(second: Second, version: Version, copying: &Copying) -> Result<bool, Error> {
+fn keep(
+    second: Second,
+    version: Version,
+    copying: &Copying,
+    figures: &SharedFigures,
+) -> Result<bool, Error> {
     let room = second.take_room(Duration::ZERO)?;
     let Some(regions) = copying.copy(&second)? else { return Ok(false) };
     let deadline = second.options.deadline;
     let open = second.open(regions, room)?;
     open.handle.publish(version.number, deadline)?;
+    figures.lock().expect("no panic while held").offloads += 1;
     open.handle.wait_ended().map(|()| true)
 }
 

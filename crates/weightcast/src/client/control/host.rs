@@ -60,6 +60,7 @@ impl SessionHost for ControlHost<'_> {
 
     fn compare(&mut self, witnesses: Box<Witnesses>) {
         tracing::warn!("what was published is refused, and nobody can read it");
+        self.control.shared.figures.count(|model| model.refusals += 1);
         self.control.memory.refused(*witnesses, self.control.session.generation());
     }
 

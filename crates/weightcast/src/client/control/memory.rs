@@ -36,6 +36,8 @@ pub(in crate::client) struct RegisteredMemory {
     pub(in crate::client) staged: Option<Target>,
     /// The running read, or the running copy into place.
     pub(in crate::client) read: Option<RunningRead>,
+    /// The call that a source was last read for.
+    last_read: Option<OpSeq>,
     /// The finished read of the pending call.
     arrived: Option<Box<ArrivedRead>>,
     /// The note of the held version: readers whose digests differ ask for it.
@@ -63,6 +65,7 @@ impl RegisteredMemory {
             left: None,
             staged: None,
             read: None,
+            last_read: None,
             arrived: None,
             note: None,
             sealing: None,
@@ -121,8 +124,11 @@ impl RegisteredMemory {
         let Some((registration, _)) = self.shared.current() else { return };
         self.sealing = Some(generation);
         let (events, threads) = (self.events.clone(), self.shared.sealing_threads);
+        let figures = self.shared.figures.model();
         let work = tokio::task::spawn_blocking(move || {
+            let started = Instant::now();
             let digests = registration.digest_all_on(threads);
+            figures.lock().expect("no panic while held").sealed_in(started.elapsed());
             (registration.fold(&digests), registration.note(&digests))
         });
         tokio::spawn(async move {
@@ -202,6 +208,9 @@ impl RegisteredMemory {
         deadline: Instant,
     ) {
         self.stop_read();
+        if self.last_read.replace(seq) == Some(seq) {
+            self.shared.figures.count(|model| model.retries += 1);
+        }
         let target = match self.target(assignment.staged, keep) {
             Ok(target) => target,
             Err(detail) => {

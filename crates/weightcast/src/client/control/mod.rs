@@ -209,7 +209,11 @@ impl Control {
     fn update_view(&self) {
         let view =
             SessionView { held: self.session.version(), generation: self.session.generation() };
-        *self.shared.view.lock().expect("no panic while held") = view;
+        let mut known = self.shared.view.lock().expect("no panic while held");
+        if known.held != view.held {
+            self.shared.figures.holds(view.held);
+        }
+        *known = view;
     }
 }
 

@@ -1,8 +1,9 @@
 //! The handle: calls that block until the control thread has their answer.
 //!
 //! `register` gives a handle memory and `publish` lets others read that memory; `process` ties a handle to the process
-//! that opened it.
+//! that opened it. `measured` counts how calls ended, for people.
 
+mod measured;
 pub(super) mod process;
 mod publish;
 mod register;
@@ -105,12 +106,24 @@ impl ShardHandle {
         call: Call,
         deadline: Duration,
     ) -> Result<(Answer, Transfer), Error> {
-        let until = Instant::now() + deadline;
-        self.own()?.mismatch.lock().expect("no panic while held").take();
+        let (name, started) = (call.name(), Instant::now());
+        let own = self.own()?;
+        own.mismatch.lock().expect("no panic while held").take();
         let (reply, answer) = reply::channel::<CallReply>();
         self.send(Event::Call { call, deadline: span(deadline), filling, reply })?;
+        let result = self.answered(&answer, started + deadline);
+        measured::call(&own.shared.figures, name, started, &result);
+        result
+    }
+
+    /// Waits for the answer of a call, and explains an error.
+    fn answered(
+        &self,
+        answer: &reply::Receiver<CallReply>,
+        until: Instant,
+    ) -> Result<(Answer, Transfer), Error> {
         // No limit here: the session ends every call by its deadline.
-        let result = self.receive(&answer, None)?;
+        let result = self.receive(answer, None)?;
         match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
             Ok(answer) => Ok(answer),
             Err(FailedCall { error, evidence: Some(evidence), .. }) => {
@@ -211,6 +224,13 @@ impl ShardHandle {
     /// # Errors
     /// [`CallError::ContentMismatch`] if it was refused, so that nobody can ever read it.
     pub fn wait_sealed(&self, deadline: Duration) -> Result<(), Error> {
+        let started = Instant::now();
+        let result = self.sealed(deadline);
+        measured::wait_sealed(&self.own()?.shared.figures, started, &result);
+        result
+    }
+
+    fn sealed(&self, deadline: Duration) -> Result<(), Error> {
         let (reply, answer) = reply::channel();
         self.send(Event::AwaitSeal { reply })?;
         match self.receive(&answer, Some(deadline))? {

@@ -117,6 +117,10 @@ impl Routes {
             (job.peer.way_to(export, generation), job.peer.why(export, generation).to_owned())
         };
         let (way, way_reason) = jobs.first().map_or((self.way, String::new()), way);
+        let came = |asked: Way| {
+            let so = bound.iter().filter(|bound| bound.way() == asked);
+            so.map(|bound| bound.bytes).sum()
+        };
         let transfer = Transfer {
             bytes,
             verified: bytes,
@@ -125,6 +129,8 @@ impl Routes {
             plan_from,
             way: format!("{way:?}").to_lowercase(),
             way_reason,
+            direct: came(Way::Direct),
+            tcp: came(Way::Tcp),
             helpers: read.assignment.helpers.clone(),
             ..Transfer::default()
         };
@@ -180,7 +186,8 @@ impl Routes {
             let peer = peer.map_err(|e| source_failure(index, &e))?;
             let generation = shard.generation.0;
             let export = ExportId(shard.export.0).at(generation);
-            jobs.push((BoundSource { shard: index, peer, export, generation }, copies));
+            let bytes = copies.iter().map(|copy| copy.row_bytes * copy.rows).sum();
+            jobs.push((BoundSource { shard: index, peer, export, generation, bytes }, copies));
         }
         Ok(jobs)
     }
@@ -242,9 +249,16 @@ struct BoundSource {
     peer: Arc<Peer>,
     export: ExportId,
     generation: u64,
+    /// That are read there.
+    bytes: u64,
 }
 
 impl BoundSource {
+    /// How its bytes came.
+    fn way(&self) -> Way {
+        self.peer.way_to(self.export, self.generation)
+    }
+
     fn job(&self, copies: Vec<StridedCopy>) -> SourceJob<'_> {
         SourceJob { peer: &self.peer, export: self.export, generation: self.generation, copies }
     }

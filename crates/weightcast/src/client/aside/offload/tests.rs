@@ -168,7 +168,7 @@ fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
         "weightcast-test",
         ("copy".to_owned(), Role::Offload(VERSION)),
         move |second| {
-            said.send(keep(second, VERSION, &copying)).unwrap();
+            said.send(keep(second, VERSION, &copying, &SharedFigures::default())).unwrap();
             Ok(())
         },
         |reason| panic!("{reason}"),

@@ -32,6 +32,7 @@ use crate::client::reading::route::Routes;
 use crate::clock::Clock;
 use crate::config::{Options, Replica, Role};
 use crate::manifest;
+use crate::metrics::process::HandleFigures;
 
 /// No test takes that long.
 const FAR: Duration = Duration::from_secs(3_600);
@@ -173,6 +174,7 @@ impl RigClient {
             staging_bytes: None,
             trouble: Mutex::new(None),
             progress: Arc::new(AtomicU64::new(0)),
+            figures: HandleFigures::apart(),
         });
         // A group's first shard names it.
         let group = kind.name.unwrap_or_else(|| format!("worker{}", index - form.shard as usize));

@@ -1,0 +1,164 @@
+//! What is counted of one model, over all handles that this process has of it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weightcast_protocol::{CallDurations, Version};
+
+use crate::clock::span;
+
+/// The figures of one model. Numbers only grow, but for what handles hold now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModelFigures {
+    /// The open handles: what each holds, and since when.
+    pub(super) handles: BTreeMap<u64, Option<(Version, Instant)>>,
+    /// The newest version that this process has heard of.
+    newest: Option<Version>,
+    /// The calls of all handles.
+    pub(super) calls: CallDurations,
+    /// The last update that brought a version: when it ended, and how long it took.
+    pub(super) last_update: Option<(Instant, Duration)>,
+    pub(super) direct: WayFigures,
+    pub(super) tcp: WayFigures,
+    /// Seconds of finished reads, with their planning.
+    pub(super) read_seconds: f64,
+    pub(super) plan_seconds: f64,
+    pub(super) install_seconds: f64,
+    /// Seconds in which published memory was digested.
+    pub(super) seal_seconds: f64,
+    /// Sources that were assigned to a call beyond its first.
+    pub(crate) retries: u64,
+    /// Publications of this process that were refused.
+    pub(crate) refusals: u64,
+    /// Copies of retained versions that this process made.
+    pub(crate) offloads: u64,
+    /// Versions that this process brought near in the background.
+    pub(crate) seeds: u64,
+}
+
+/// What came one way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WayFigures {
+    pub(super) bytes: u64,
+    /// Bytes a second of the last read that came this way, and when that ended.
+    pub(super) last: Option<(Instant, f64)>,
+}
+
+/// What one read brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadBrought {
+    pub(crate) direct: u64,
+    pub(crate) tcp: u64,
+    pub(crate) seconds: f64,
+    /// Of those.
+    pub(crate) plan_seconds: f64,
+    pub(crate) install_seconds: f64,
+}
+
+impl ModelFigures {
+    /// A call has ended.
+    pub(crate) fn call_ended(
+        &mut self,
+        now: Instant,
+        call: &'static str,
+        outcome: &'static str,
+        took: Duration,
+    ) {
+        self.calls.add(call, outcome, span(took));
+        if is_update(call) && outcome == "ok" {
+            self.last_update = Some((now, took));
+        }
+    }
+
+    /// There is this version, or was.
+    pub(crate) fn heard_of(&mut self, version: Version) {
+        self.newest = self.newest.max(Some(version));
+    }
+
+    /// A read has brought a version.
+    pub(crate) fn read_ended(&mut self, now: Instant, read: &ReadBrought) {
+        let moving = read.seconds - read.plan_seconds;
+        for (way, bytes) in [(&mut self.direct, read.direct), (&mut self.tcp, read.tcp)] {
+            way.bytes += bytes;
+            if bytes > 0 && moving > 0.0 {
+                way.last = Some((now, bytes as f64 / moving));
+            }
+        }
+        self.read_seconds += read.seconds;
+        self.plan_seconds += read.plan_seconds;
+        self.install_seconds += read.install_seconds;
+    }
+
+    /// Published memory was digested in this time.
+    pub(crate) fn sealed_in(&mut self, took: Duration) {
+        self.seal_seconds += took.as_secs_f64();
+    }
+
+    /// What is held, and since when, by those handles that hold something.
+    pub(super) fn held(&self) -> impl Iterator<Item = (Version, Instant)> + '_ {
+        self.handles.values().filter_map(|held| *held)
+    }
+
+    /// How many versions of the same run the one that is furthest behind is.
+    pub(super) fn lag(&self) -> Option<u64> {
+        let newest = self.newest?;
+        let same_run = self.held().filter(|(held, _)| held.epoch == newest.epoch);
+        same_run.map(|(held, _)| newest.number.saturating_sub(held.number)).max()
+    }
+}
+
+/// Whether a call is one of those by which a rollout waits for weights.
+pub(super) fn is_update(call: &str) -> bool {
+    matches!(call, "update" | "replicate")
+}
+
+#[cfg(test)]
+mod tests {
+    use weightcast_protocol::Epoch;
+
+    use super::*;
+
+    fn version(epoch: u64, number: u64) -> Version {
+        Version { epoch: Epoch(epoch), number }
+    }
+
+    #[test]
+    fn what_is_held_is_behind_the_newest_of_its_run() {
+        let now = Instant::now();
+        let mut figures = ModelFigures::default();
+        assert_eq!(figures.lag(), None);
+        figures.handles = BTreeMap::from([(1, Some((version(1, 7), now))), (2, None)]);
+        assert_eq!(figures.lag(), None, "nothing was heard of");
+        for (heard, lag) in [(6, 0), (7, 0), (8, 1), (7, 1), (12, 5)] {
+            figures.heard_of(version(1, heard));
+            assert_eq!(figures.lag(), Some(lag), "after {heard}");
+        }
+        figures.handles.insert(2, Some((version(1, 9), now)));
+        assert_eq!(figures.lag(), Some(5), "of the one furthest behind");
+        figures.heard_of(version(2, 1));
+        assert_eq!(figures.lag(), None, "numbers of two runs say nothing of each other");
+    }
+
+    #[test]
+    fn each_way_has_its_own_bytes_and_its_own_rate() {
+        let (before, now) = (Instant::now(), Instant::now());
+        let mut figures = ModelFigures::default();
+        let read = ReadBrought {
+            direct: 600,
+            seconds: 3.0,
+            plan_seconds: 1.0,
+            install_seconds: 0.5,
+            ..ReadBrought::default()
+        };
+        figures.read_ended(before, &read);
+        figures.read_ended(now, &ReadBrought { direct: 0, tcp: 50, ..read });
+        assert_eq!((figures.direct.bytes, figures.direct.last), (600, Some((before, 300.0))));
+        assert_eq!((figures.tcp.bytes, figures.tcp.last), (50, Some((now, 25.0))));
+        let seconds = [figures.read_seconds, figures.plan_seconds, figures.install_seconds];
+        assert_eq!(seconds, [6.0, 2.0, 1.0]);
+        // A read without a length has no rate.
+        let at_once = ReadBrought { direct: 1, ..ReadBrought::default() };
+        figures.read_ended(now, &at_once);
+        assert_eq!((figures.direct.bytes, figures.direct.last), (601, Some((before, 300.0))));
+    }
+}
