@@ -97,7 +97,7 @@ def test_looks_at_a_function_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
     assert left == [((1, 1 + look), 10.0 - 2 * look) for look in range(6)]
 
 
-HELD = wc.Updated(True, 21, 22, "trainer-1", 23, 24, 25.5, 26.5, "tcp", 27, 28.5, ("relay-1", "relay-2"), "file", "other host")
+HELD = wc.Updated(True, 21, 22, "trainer-1", 23, 24, 25.5, 26.5, "tcp", 27, 28.5, ("relay-1", "relay-2"), "file", "other host", 29, 30)
 LISTED = _core.Listing((31, 32), (((7, 1), ("a",)), ((8, 1), ("a", "b"))))
 CALLS = [
     ("publish", (9,), {"seal": True, "deadline": 1.5}, {"version": 9, "seal": True, "deadline": 1.5}),
@@ -146,6 +146,7 @@ def test_what_a_transfer_came_to_has_its_names(name: str) -> None:
         "changed": True, "version": 21, "epoch": 22, "source": "trainer-1", "bytes": 23, "verified": 24,
         "seconds": 25.5, "plan_seconds": 26.5, "way": "tcp", "way_reason": "other host", "staged": 27,
         "install_seconds": 28.5, "helpers": ("relay-1", "relay-2"), "plan_from": "file",
+        "bytes_direct": 29, "bytes_tcp": 30,
     }
 
 
@@ -160,7 +161,8 @@ def test_a_transfer_that_changed_nothing_holds_nothing() -> None:
 def test_serve_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     called = Called(_core.serve)
     monkeypatch.setattr(server, "_core", Native(serve=called))
-    given = {"insecure": True, "lease": 41.0, "drain_deadline": 42.0, "fanout": 43, "stripes": 44, "index": 45}
+    given = {"insecure": True, "lease": 41.0, "drain_deadline": 42.0, "fanout": 43, "stripes": 44, "index": 45,
+             "metrics": "unix:/metrics"}
     wc.serve("unix:/socket", token_file=Path("/token"), **given)
     assert called.arguments == {"address": "unix:/socket", "token_file": "/token", **given}
 

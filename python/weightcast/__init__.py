@@ -36,6 +36,8 @@ from ._core import (
     WeightcastError,
     Why,
     __version__,
+    metrics,
+    metrics_text,
 )
 from .check import doctor
 from .condition import Condition, available, fresh, held
@@ -86,6 +88,8 @@ __all__ = [
     "fresh",
     "held",
     "latest",
+    "metrics",
+    "metrics_text",
     "nth_latest",
     "open",
     "part",

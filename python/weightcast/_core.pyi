@@ -149,7 +149,13 @@ class Updated:
     plan_from: str = ""
     #: Why bytes moved that way: another host, user or pid namespace, computed bytes, or as demanded.
     way_reason: str = ""
+    #: Bytes that were read directly, from whichever source, and bytes that came over TCP.
+    bytes_direct: int = 0
+    bytes_tcp: int = 0
     def __bool__(self) -> bool: ...
+    def as_dict(self) -> dict[str, float]:
+        """The numbers under keys such as `weightcast/update/seconds`, for a trainer's logger: of this
+        call alone, while `weightcast.metrics()` sums up. A key is missing where there is no number."""
 
 @final
 @_record
@@ -334,6 +340,8 @@ class Server:
     @property
     def address(self) -> str: ...
     @property
+    def metrics_address(self) -> str | None: ...
+    @property
     def token_file(self) -> Path | None: ...
     def stop(self) -> None: ...
 
@@ -347,6 +355,7 @@ def serve(
     fanout: int,
     stripes: int,
     index: int,
+    metrics: str | None,
 ) -> Server: ...
 def status(
     server: str | None = None, token_file: str | PathLike[str] | None = None, job: str | None = None
@@ -380,6 +389,18 @@ def doctor(
     model: str | None,
     program: Sequence[str],
 ) -> list[Check]: ...
+def metrics(model: str | None = None) -> dict[str, float]:
+    """What the handles of this process have done since it started, and hold now: numbers under keys
+    such as `weightcast/update_seconds`, for a trainer's logger. Handles that are closed count too. A
+    key is missing while there is nothing to tell, such as the version of a process that holds none;
+    without handles, the dict is empty.
+
+    With `model`, those of its handles alone. Beyond 64 models the others are one, named `other`."""
+
+def metrics_text() -> str:
+    """The same by model, as text for Prometheus: for a process that serves it on a port of its own.
+    The names begin with `weightcast_client_`."""
+
 def command_line(arguments: Sequence[str], program: Sequence[str]) -> int: ...
 def local_slices(
     shape: Sequence[int],

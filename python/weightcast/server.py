@@ -20,6 +20,12 @@ class Server:
         return self._core.address
 
     @property
+    def metrics_address(self) -> str | None:
+        """Where metrics are served: `http://127.0.0.1:9464/metrics`, `unix:/run/metrics.sock`. None if
+        they are not."""
+        return self._core.metrics_address
+
+    @property
     def token_file(self) -> Path | None:
         """The file with the token that clients must show: `WEIGHTCAST_TOKEN_FILE`, or
         `open(token_file=...)`. Those of this user on this host look there by themselves, unless the
@@ -56,6 +62,7 @@ def serve(
     fanout: int = 1,
     stripes: int = 1,
     index: int = 0,
+    metrics: str | None = None,
 ) -> Server:
     """Starts a reference server on a thread of this process.
 
@@ -66,7 +73,8 @@ def serve(
     `unpublish` waits up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at
     a time. Where several replicas of one layout hold a version and have nothing else to do, one
     reader draws different ranges from up to `stripes` of them. `index` is this server's place in its
-    clients' list, where there are backups.
+    clients' list, where there are backups. `metrics` is an address like the first, where the server
+    answers Prometheus under the path `/metrics`; beyond loopback scrapers show the token.
     """
     token = None if token_file is None else os.fspath(token_file)
     return Server(
@@ -79,6 +87,7 @@ def serve(
             fanout=fanout,
             stripes=stripes,
             index=index,
+            metrics=metrics,
         )
     )
 

@@ -7,6 +7,7 @@ mod exit;
 mod handle;
 mod layout;
 mod listing;
+mod metrics;
 mod options;
 mod record;
 mod server;
@@ -42,6 +43,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(why::why, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics::metrics, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics::metrics_text, module)?)?;
     module.add_function(wrap_pyfunction!(server::command_line, module)?)?;
     exit::register(module)?;
     errors::add(module)

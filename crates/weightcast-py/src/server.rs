@@ -18,6 +18,7 @@ const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 #[pyclass(frozen, name = "Server", module = "weightcast._core")]
 pub(crate) struct PyServer {
     address: String,
+    metrics_address: Option<String>,
     token_file: Option<PathBuf>,
     inner: Owned<Mutex<Option<Server>>>,
 }
@@ -28,6 +29,12 @@ impl PyServer {
     #[getter]
     fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where metrics are served, if they are.
+    #[getter]
+    fn metrics_address(&self) -> Option<&str> {
+        self.metrics_address.as_deref()
     }
 
     /// Where clients find the token that they must show.
@@ -47,7 +54,9 @@ impl PyServer {
 
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
-#[pyo3(signature = (address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index))]
+#[pyo3(signature = (
+    address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index, metrics
+))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn serve(
     py: Python<'_>,
@@ -59,6 +68,7 @@ pub(crate) fn serve(
     fanout: u32,
     stripes: u32,
     index: u32,
+    metrics: Option<String>,
 ) -> PyResult<PyServer> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
     let given = token_file.clone();
@@ -73,13 +83,16 @@ pub(crate) fn serve(
             fanout,
             stripes,
             index,
+            metrics,
             ..ServeConfig::default()
         })
     });
     let server = started.map_err(|e| exception(py, e))?;
     let address = server.address().to_owned();
+    let metrics_address = server.metrics_address().map(str::to_owned);
     let token_file = server.token_file().map(Path::to_owned).or(given);
-    Ok(PyServer { address, token_file, inner: Owned::new(Mutex::new(Some(server))) })
+    let inner = Owned::new(Mutex::new(Some(server)));
+    Ok(PyServer { address, metrics_address, token_file, inner })
 }
 
 /// Runs the `weightcast` command with these arguments; returns its exit status. `program` is a command

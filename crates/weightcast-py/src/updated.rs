@@ -1,5 +1,7 @@
 //! What `replicate` and `update` return.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use weightcast::Updated;
@@ -11,7 +13,7 @@ record! {
     class "weightcast"."Updated" = PyUpdated(
         changed, version, epoch, source, bytes, verified, seconds, plan_seconds, way, staged = 0,
         install_seconds = 0.0, helpers = none(), plan_from = String::new(),
-        way_reason = String::new()
+        way_reason = String::new(), bytes_direct = 0, bytes_tcp = 0
     ) {
         /// Whether the memory holds another version than before the call.
         changed: bool,
@@ -42,10 +44,37 @@ record! {
         /// Why bytes moved that way: another host, user or pid namespace, computed bytes, or as
         /// demanded.
         way_reason: String,
+        /// Bytes that were read directly, from whichever source.
+        bytes_direct: u64,
+        /// Bytes that came over TCP.
+        bytes_tcp: u64,
     }
 
     fn __bool__(&self) -> bool {
         self.changed
+    }
+
+    /// The numbers under keys such as `weightcast/update/seconds`, for a trainer's logger: of this
+    /// call alone, while `weightcast.metrics()` sums up. A key is missing where there is no number.
+    fn as_dict(&self) -> BTreeMap<String, f64> {
+        let moving = self.seconds - self.plan_seconds;
+        let number = |count: u64| Some(count as f64);
+        let figures = [
+            ("changed", Some(f64::from(self.changed))),
+            ("version", self.version.and_then(number)),
+            ("epoch", self.epoch.and_then(number)),
+            ("bytes", number(self.bytes)),
+            ("bytes_verified", number(self.verified)),
+            ("bytes_direct", number(self.bytes_direct)),
+            ("bytes_tcp", number(self.bytes_tcp)),
+            ("bytes_staged", number(self.staged)),
+            ("seconds", Some(self.seconds)),
+            ("plan_seconds", Some(self.plan_seconds)),
+            ("install_seconds", Some(self.install_seconds)),
+            ("gb_per_s", (moving > 0.0).then(|| self.bytes as f64 / moving / 1e9)),
+        ];
+        let told = figures.into_iter();
+        told.filter_map(|(key, of)| Some((format!("weightcast/update/{key}"), of?))).collect()
     }
 }
 
@@ -68,6 +97,8 @@ impl PyUpdated {
             helpers: PyTuple::new(py, transfer.helpers)?.unbind(),
             plan_from: transfer.plan_from.name().to_owned(),
             way_reason: transfer.way_reason,
+            bytes_direct: transfer.direct,
+            bytes_tcp: transfer.tcp,
         })
     }
 }
