@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-sglang sim pin fingerprints scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-sglang test-metrics sim pin fingerprints scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -44,6 +44,12 @@ test-vllm: $(VENV_VLLM)/tools $(VENV)/weightcast ## Test the vLLM adapter on rea
 
 test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter on real SGLang model classes
 	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang
+
+# Debian's package `prometheus` has both programs. SKIP=1: where they are not, that is no failure.
+test-metrics: $(VENV)/weightcast ## Have a real Prometheus scrape a server and load the rules
+	@if command -v prometheus >/dev/null && command -v promtool >/dev/null; then \
+	  $(BIN)/python -m pytest python/tests_metrics; \
+	else echo "not run: no prometheus (apt-get install prometheus)"; test -n "$(SKIP)"; fi
 
 sim: ## Play a thousand random clusters against the protocol, then each mutant of it
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000
