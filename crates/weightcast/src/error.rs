@@ -87,7 +87,7 @@ impl From<TransformError> for Error {
 }
 
 impl Error {
-    /// How a call of a handle ended that failed so, in one word.
+    /// The outcome of a call that failed with this error, in one word.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Call(error) | Self::NobodyHere { error, .. } => error.name(),

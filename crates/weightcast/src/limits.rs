@@ -95,9 +95,9 @@ pub(crate) const DIALS: usize = 16;
 pub(crate) const DIAL: Duration = Duration::from_secs(2);
 /// Headers of one request: a token and what gRPC adds.
 pub(crate) const HEADER_BYTES: u32 = 8 << 10;
-/// Connections of scrapers to the metrics port: a few Prometheus servers, and people. None may take
-/// longer than [`STRANGER_DEADLINE`]. A text for each of the most models with the longest names, in
-/// every state, has some 5 MB.
+/// Connections to the metrics port: a few Prometheus servers, and people. Each lasts at most
+/// [`STRANGER_DEADLINE`]. The largest text, of 64 models with the longest names in every state, has
+/// 5 MB.
 pub(crate) const SCRAPERS: usize = 16;
 /// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.
 pub(crate) const SOCKET_PATH_BYTES: usize = 107;

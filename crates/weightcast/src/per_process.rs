@@ -1,4 +1,4 @@
-//! What each process has for itself.
+//! Values that a forked child does not share.
 
 use std::process;
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -16,7 +16,8 @@ impl<T: Default> PerProcess<T> {
         Self { id: process::id(), value: Mutex::default(), child: OnceLock::new() }
     }
 
-    /// The value of this process; `first` has that of the process that asked first.
+    /// The value of this process. `first` holds the value of the first process; a child's value hangs
+    /// below its parent's.
     pub(crate) fn lock(first: &'static OnceLock<Self>) -> MutexGuard<'static, T> {
         let mut own = first.get_or_init(Self::new);
         while own.id != process::id() {

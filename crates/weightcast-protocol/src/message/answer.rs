@@ -47,8 +47,8 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// How the call ended, in one word: an `update` that found nothing newer took no time, and tells
-    /// nothing of those that read a version.
+    /// The outcome of the call, in one word. An `update` that found nothing newer has a word of its
+    /// own: it takes no time, and would hide how long the others take.
     pub fn outcome(&self) -> &'static str {
         if matches!(self, Self::Unchanged { .. }) { "unchanged" } else { "ok" }
     }

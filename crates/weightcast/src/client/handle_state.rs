@@ -33,7 +33,7 @@ pub(crate) struct HandleState {
     pub(crate) staging_bytes: Option<u64>,
     /// Bytes of the running read that have arrived.
     pub(crate) progress: Arc<AtomicU64>,
-    /// What is counted for people.
+    /// Counts for the figures of this process.
     pub(crate) figures: HandleFigures,
 }
 

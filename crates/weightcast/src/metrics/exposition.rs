@@ -1,32 +1,32 @@
-//! The text that Prometheus reads, in its format 0.0.4: what every scraper takes, and `promtool check
-//! metrics` looks at. A family is what is known under one name.
+//! Prometheus' text format 0.0.4: every scraper reads it, and `promtool check metrics` checks it. The
+//! samples of one name are a family.
 
 use std::fmt::Write;
 
 use weightcast_protocol::{DurationHistogram, Span};
 
-/// What the text is, to HTTP.
+/// The content type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How a family changes.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FamilyKind {
     /// Only grows, until the process ends. Its name ends with `_total`.
     Counter,
     /// Goes up and down.
     Gauge,
-    /// Counts durations by how long they are.
+    /// Counts durations by their length.
     Histogram,
 }
 
-/// Names and values that tell the samples of a family apart.
+/// Names and values of labels, which tell the samples of a family apart.
 pub(crate) type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// The text, as it is written.
+/// The text, while it is written.
 #[derive(Default)]
 pub(crate) struct Exposition(String);
 
-/// One family, as its samples are written.
+/// One family, while its samples are written.
 pub(crate) struct FamilyText<'a> {
     text: &'a mut String,
     name: &'a str,
@@ -88,7 +88,7 @@ impl FamilyText<'_> {
     }
 }
 
-/// Users name models: a name must not end its line, or its label.
+/// Users choose the names of models: a name must not end its line or its label.
 fn escape(text: &mut String, value: &str) {
     for character in value.chars() {
         match character {

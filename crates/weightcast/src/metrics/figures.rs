@@ -1,4 +1,4 @@
-//! What is counted of one model, over all handles that this process has of it.
+//! The counts of one model, over all its handles in this process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use weightcast_protocol::{CallDurations, Version};
 
 use crate::clock::span;
 
-/// The figures of one model. Numbers only grow, but for what handles hold now.
+/// The counts of one model. They only grow, except for the open handles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelFigures {
-    /// The open handles: what each holds, and since when.
+    /// The open handles, with the version that each holds, and since when.
     pub(super) handles: BTreeMap<u64, Option<(Version, Instant)>>,
     /// The newest version that this process has heard of.
     newest: Option<Version>,
@@ -20,13 +20,13 @@ pub(crate) struct ModelFigures {
     pub(super) last_update: Option<(Instant, Duration)>,
     pub(super) direct: WayFigures,
     pub(super) tcp: WayFigures,
-    /// Seconds of finished reads, with their planning.
+    /// Seconds of finished reads, planning included.
     pub(super) read_seconds: f64,
     pub(super) plan_seconds: f64,
     pub(super) install_seconds: f64,
     /// Seconds in which published memory was digested.
     pub(super) seal_seconds: f64,
-    /// Sources that were assigned to a call beyond its first.
+    /// Assignments of a source to a call that had one before.
     pub(crate) retries: u64,
     /// Publications of this process that were refused.
     pub(crate) refusals: u64,
@@ -36,21 +36,21 @@ pub(crate) struct ModelFigures {
     pub(crate) seeds: u64,
 }
 
-/// What came one way.
+/// Reads by one way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WayFigures {
     pub(super) bytes: u64,
-    /// Bytes a second of the last read that came this way, and when that ended.
+    /// End of the last read by this way, and its bytes a second.
     pub(super) last: Option<(Instant, f64)>,
 }
 
-/// What one read brought.
+/// One finished read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadBrought {
     pub(crate) direct: u64,
     pub(crate) tcp: u64,
     pub(crate) seconds: f64,
-    /// Of those.
+    /// Seconds of these in which the plan was made.
     pub(crate) plan_seconds: f64,
     pub(crate) install_seconds: f64,
 }
@@ -70,12 +70,12 @@ impl ModelFigures {
         }
     }
 
-    /// There is this version, or was.
+    /// Some answer named this version, which is available or was.
     pub(crate) fn heard_of(&mut self, version: Version) {
         self.newest = self.newest.max(Some(version));
     }
 
-    /// A read has brought a version.
+    /// A read has ended well.
     pub(crate) fn read_ended(&mut self, now: Instant, read: &ReadBrought) {
         let moving = read.seconds - read.plan_seconds;
         for (way, bytes) in [(&mut self.direct, read.direct), (&mut self.tcp, read.tcp)] {
@@ -94,12 +94,12 @@ impl ModelFigures {
         self.seal_seconds += took.as_secs_f64();
     }
 
-    /// What is held, and since when, by those handles that hold something.
+    /// The versions that handles hold, and since when.
     pub(super) fn held(&self) -> impl Iterator<Item = (Version, Instant)> + '_ {
         self.handles.values().filter_map(|held| *held)
     }
 
-    /// How many versions of the same run the one that is furthest behind is.
+    /// Versions of the same run between the oldest one held and the newest.
     pub(super) fn lag(&self) -> Option<u64> {
         let newest = self.newest?;
         let same_run = self.held().filter(|(held, _)| held.epoch == newest.epoch);
@@ -107,7 +107,7 @@ impl ModelFigures {
     }
 }
 
-/// Whether a call is one of those by which a rollout waits for weights.
+/// Whether a rollout waits for weights in this call.
 pub(super) fn is_update(call: &str) -> bool {
     matches!(call, "update" | "replicate")
 }

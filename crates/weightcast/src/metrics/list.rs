@@ -1,4 +1,4 @@
-//! Every figure of a process: its name, what it is, and how it is worked out.
+//! Every figure of a process: name, meaning, and how it is worked out of the counts.
 
 use std::time::Instant;
 
@@ -9,22 +9,22 @@ use super::figures::{ModelFigures, WayFigures, is_update};
 
 /// One figure.
 pub(super) struct ProcessFigure {
-    /// Its name in the dictionary, after `weightcast/`.
+    /// Key in the dictionary, after `weightcast/`.
     pub(super) key: &'static str,
-    /// How Prometheus is told of it, unless it is worked out of another.
+    /// Its metric; `None` where Prometheus can work it out of another metric.
     pub(super) exposed: Option<ExposedFigure>,
     pub(super) meaning: &'static str,
-    /// Of these models together; `None` if there is none yet.
+    /// The figure of these models together; `None` while there is nothing to tell.
     pub(super) of: fn(&[ModelFigures], Instant) -> Option<f64>,
 }
 
-/// How Prometheus is told of a figure.
+/// A figure as Prometheus knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExposedFigure {
-    /// After `weightcast_client_`.
+    /// Name of the family, after `weightcast_client_`.
     pub(super) name: &'static str,
     pub(super) kind: FamilyKind,
-    /// Its label, where a family has several figures.
+    /// Value of the label `way`, in a family of several figures.
     pub(super) way: Option<&'static str>,
 }
 
@@ -46,7 +46,7 @@ macro_rules! figures {
     };
 }
 
-/// All of them, those of one family beside each other.
+/// All figures; figures of one family stand beside each other.
 pub(super) const FIGURES: &[ProcessFigure] = figures! {
     "handles", gauge("handles"), "Open handles.",
         |of, _| sum(of, |model| model.handles.len() as f64);
@@ -62,7 +62,7 @@ pub(super) const FIGURES: &[ProcessFigure] = figures! {
         |of, _| calls(of, |call, outcome| is_update(call) && outcome == "ok", count);
     "update_seconds", None, "Seconds in update and replicate: the stall of a rollout.",
         |of, _| calls(of, |call, _| is_update(call), length);
-    "last_update_seconds", None, "Seconds of the last of them that brought a version.",
+    "last_update_seconds", None, "Seconds of the last update or replicate that brought a version.",
         |of, _| last(of, |model| model.last_update).map(|took| took.as_secs_f64());
     "publishes", None, "Versions published.",
         |of, _| calls(of, |call, outcome| call == "publish" && outcome == "ok", count);
@@ -88,10 +88,10 @@ pub(super) const FIGURES: &[ProcessFigure] = figures! {
     "read_seconds", counter("read_seconds_total"),
         "Seconds of finished reads, each from the choice of a source until all bytes were digested.",
         |of, _| sum(of, |model| model.read_seconds);
-    "plan_seconds", counter("plan_seconds_total"), "Of these, seconds of planning.",
+    "plan_seconds", counter("plan_seconds_total"), "Seconds of planning, within those of reads.",
         |of, _| sum(of, |model| model.plan_seconds);
     "install_seconds", counter("install_seconds_total"),
-        "Seconds in which staged updates copied what they had read into place.",
+        "Seconds in which staged updates copied versions into place.",
         |of, _| sum(of, |model| model.install_seconds);
     "seal_seconds", counter("seal_seconds_total"),
         "Seconds in which published memory was digested, in the background.",
@@ -114,7 +114,7 @@ fn held(of: &[ModelFigures]) -> impl Iterator<Item = (weightcast_protocol::Versi
     of.iter().flat_map(ModelFigures::held)
 }
 
-/// Sums up the calls whose kind and end are asked for.
+/// Sums up the calls of these kinds and outcomes.
 fn calls(
     of: &[ModelFigures],
     asked: impl Fn(&str, &str) -> bool,
@@ -132,7 +132,7 @@ fn length(of: &DurationHistogram) -> f64 {
     seconds(of.sum())
 }
 
-/// What came last, over all models.
+/// The newest of the models' values.
 fn last<T>(of: &[ModelFigures], when: impl Fn(&ModelFigures) -> Option<(Instant, T)>) -> Option<T> {
     of.iter().filter_map(when).max_by_key(|(at, _)| *at).map(|(_, what)| what)
 }

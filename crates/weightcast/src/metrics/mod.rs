@@ -1,10 +1,9 @@
-//! Figures for people and their tools: what the handles of this process have done.
+//! Figures of this process: what its handles have done, for a trainer's logger and for Prometheus.
 //!
-//! `figures` is what is counted of one model, and `process` keeps those of all models that this
-//! process has handles of. `list` names each figure, and says what it is; `report` gives all of them,
-//! as a dictionary for a trainer's logger and as text for Prometheus. `exposition` writes that text,
-//! and `model_label` bounds how many models have a name in it: the server has its own figures
-//! (`serve/metrics`), and says them in the same form.
+//! `figures` are the counts of one model, and `process` keeps the counts of all models. `list` names
+//! each figure and says how to work it out; `report` gives the list to users, as a dictionary and as
+//! text. `exposition` writes Prometheus' text, and `model_label` bounds the models named in it. The
+//! server's own figures are in `serve/metrics`, and use these two as well.
 
 pub(crate) mod exposition;
 pub(crate) mod figures;

@@ -1,12 +1,12 @@
-//! Names of models as labels. Users choose them and a job may have thousands (adapters, say): the cost of
-//! a scraper grows with every value of a label.
+//! Names of models as labels. A job may have thousands of models (adapters, say), and each value of a
+//! label costs memory in the scraper: the names are bounded.
 
-/// So many models are told by their names.
+/// Models that have a label of their own.
 pub(crate) const MODEL_LABELS: usize = 64;
-/// All others are told together under this one.
+/// The label of all further models together.
 pub(crate) const OTHER: &str = "other";
 
-/// How a model is told, if so many others are told by their names.
+/// The label of a model, when so many other models have labels of their own.
 pub(crate) fn model_label(others: usize, name: &str) -> &str {
     if others < MODEL_LABELS { name } else { OTHER }
 }

@@ -1,4 +1,4 @@
-//! The figures of all models that this process has handles of, and each handle's part in them.
+//! The counts of all models of this process, and the part of each handle.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use super::figures::ModelFigures;
 use super::model_label::model_label;
 use crate::per_process::PerProcess;
 
-/// The figures of one model, which outlive its handles. Locked for some additions at a time, and never
-/// while bytes are moved.
+/// The counts of one model, which outlive its handles. The lock is held for a few additions, never
+/// while bytes move.
 pub(crate) type SharedFigures = Arc<Mutex<ModelFigures>>;
 
-/// By model; those beyond so many together. They are never forgotten: what was counted stays.
+/// Counts by model label. None is ever removed: counts of closed handles stay.
 type ProcessFigures = BTreeMap<String, SharedFigures>;
 
 fn process_figures() -> MutexGuard<'static, ProcessFigures> {
@@ -23,13 +23,13 @@ fn process_figures() -> MutexGuard<'static, ProcessFigures> {
     PerProcess::lock(&FIRST)
 }
 
-/// Those of one model.
+/// The counts of one model, which begin with its first handle.
 fn listed(all: &mut ProcessFigures, model: &str) -> SharedFigures {
     let label = if all.contains_key(model) { model } else { model_label(all.len(), model) };
     Arc::clone(all.entry(label.to_owned()).or_default())
 }
 
-/// The figures of all models, or of one, as they are now.
+/// A copy of the counts of all models, or of one.
 pub(super) fn look(model: Option<&str>) -> BTreeMap<String, ModelFigures> {
     let all = process_figures().clone();
     let asked = all.into_iter().filter(|(name, _)| model.is_none_or(|model| model == name));
@@ -40,19 +40,19 @@ fn lock(figures: &SharedFigures) -> MutexGuard<'_, ModelFigures> {
     figures.lock().expect("no panic while held")
 }
 
-/// One handle's part in the figures of its model.
+/// A handle's access to the counts of its model.
 pub(crate) struct HandleFigures {
     handle: u64,
     model: SharedFigures,
 }
 
 impl HandleFigures {
-    /// Of a handle that the user has opened.
+    /// For a handle that the user opens.
     pub(crate) fn listed(model: &str) -> Self {
         Self::of(listed(&mut process_figures(), model))
     }
 
-    /// Of a handle that nobody asks about: a copy aside waits for nobody's work.
+    /// For a handle of a copy aside: its calls hold up no user, and are left out of all reports.
     pub(crate) fn apart() -> Self {
         Self::of(SharedFigures::default())
     }
@@ -65,12 +65,12 @@ impl HandleFigures {
         figures
     }
 
-    /// The figures of the model, for whoever outlives the handle.
+    /// The counts of the model, for threads that outlive the handle.
     pub(crate) fn model(&self) -> SharedFigures {
         Arc::clone(&self.model)
     }
 
-    /// Counts something.
+    /// Changes the counts.
     pub(crate) fn count<T>(&self, change: impl FnOnce(&mut ModelFigures) -> T) -> T {
         change(&mut lock(&self.model))
     }
@@ -101,7 +101,7 @@ mod tests {
                 let figures = listed(&mut all, &format!("model-{model:03}"));
                 lock(&figures).retries += 1;
             }
-            // One that is known stays what it was.
+            // A known model keeps its name.
             lock(&listed(&mut all, "model-000")).retries += 10;
             let other = all.get(OTHER).map(|other| lock(other).retries);
             (all.len(), lock(&all["model-000"]).retries, other)

@@ -1,4 +1,4 @@
-//! The figures of this process, as users take them.
+//! The figures of this process, as users get them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,13 +8,13 @@ use super::figures::ModelFigures;
 use super::list::FIGURES;
 use super::process::look;
 
-/// What the handles of this process have done since it started, and hold now: numbers under keys
-/// such as `weightcast/update_seconds`, for a trainer's logger. Handles that are closed count too.
-/// The page `docs/guides/metrics.md` lists all keys; one is missing while there is nothing to tell,
-/// such as the version of a process that holds none.
+/// What the handles of this process have done since it started, closed handles included, and what
+/// they hold now: numbers under keys such as `weightcast/update_seconds`, for a trainer's logger.
+/// The page `docs/guides/metrics.md` lists all keys. A key is missing while there is nothing to tell:
+/// the version of a process that holds none, say.
 ///
-/// With a model, those of its handles alone. Beyond 64 models the others are one, of the name
-/// `other`. A process without handles of the model has no figures.
+/// With a model, only its handles count; without any handle of the model, there are no figures.
+/// Beyond 64 models, all further models are one, named `other`.
 pub fn metrics(model: Option<&str>) -> BTreeMap<String, f64> {
     dictionary(look(model).into_values().collect(), Instant::now())
 }
@@ -27,8 +27,8 @@ fn dictionary(models: Vec<ModelFigures>, now: Instant) -> BTreeMap<String, f64> 
     told.collect()
 }
 
-/// The same by model, as text for Prometheus: to be served by whoever has a port for that. The names
-/// begin with `weightcast_client_`.
+/// The figures of [`metrics`] by model, as text for Prometheus. For a process that serves the text on
+/// a port of its own. Names begin with `weightcast_client_`.
 pub fn metrics_text() -> String {
     text(&look(None), Instant::now())
 }

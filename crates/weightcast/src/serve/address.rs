@@ -14,7 +14,7 @@ pub(super) enum BindAddress {
 }
 
 impl BindAddress {
-    /// `what` names the setting that the text is of.
+    /// `what` names the setting, for an error.
     pub(super) fn parse(what: &str, text: &str) -> Result<Self, Error> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(PathBuf::from(path)));

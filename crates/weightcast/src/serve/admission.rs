@@ -26,7 +26,7 @@ const SAY: Duration = Duration::from_secs(60);
 pub(super) struct Admission(Arc<Mutex<Book>>);
 
 struct Book {
-    /// Which port, for the log.
+    /// Name of the port, for the log.
     port: &'static str,
     /// In the order in which they came.
     strangers: BTreeMap<u64, Stranger>,
@@ -66,8 +66,8 @@ impl Admission {
         Self::with_limits("control", STRANGERS, CONNECTIONS)
     }
 
-    /// Of the metrics port: no scraper stays, and one that takes longer than a stranger may is
-    /// closed whatever it has shown.
+    /// Of the metrics port. All scrapers are strangers here, whatever they show: each connection has a
+    /// stranger's time.
     pub(super) fn of_scrapers() -> Self {
         Self::with_limits("metrics", SCRAPERS, 0)
     }

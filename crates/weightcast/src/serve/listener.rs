@@ -83,7 +83,7 @@ impl ControlListener {
         served.map_err(|e| failed(std::io::Error::other(e)))
     }
 
-    /// What connections come through; the file of a Unix socket goes with the second.
+    /// The door of the socket. Dropping the second value removes the file of a Unix socket.
     pub(super) fn open(self) -> std::io::Result<(Door, Option<SocketFile>)> {
         Ok(match self {
             Self::Tcp(listener, _) => {
@@ -97,7 +97,7 @@ impl ControlListener {
     }
 }
 
-/// The file of a socket, which is removed when nobody serves it any more.
+/// The file of a Unix socket, removed when it is dropped.
 pub(super) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {

@@ -42,7 +42,7 @@ impl Agenda {
         }
     }
 
-    /// Forgets whom and what to look at.
+    /// Forgets all groups and models that were woken. Calls that have ended are still counted.
     pub(in crate::server) fn clear(&mut self) {
         self.groups.clear();
         self.models.clear();

@@ -42,7 +42,7 @@ pub(in crate::server) struct Model {
     pub(in crate::server) seeding: Seeding,
     /// The last listing that was made; valid while its revision is the model's.
     pub(in crate::server) listed: Option<Arc<Listing>>,
-    /// The newest available version, and since when it has been that.
+    /// The newest available version, and since when it has been the newest.
     pub(in crate::server) latest_since: Observed<Option<(Version, Time)>>,
 }
 
@@ -141,7 +141,7 @@ impl Model {
         self.visible.last_key_value().map(|(version, _)| *version)
     }
 
-    /// Which versions are available has changed.
+    /// Notes since when the newest available version is the newest.
     pub(in crate::server) fn observe_latest(&mut self, now: Time) {
         let latest = self.latest();
         if self.latest_since.0.map(|(version, _)| version) != latest {

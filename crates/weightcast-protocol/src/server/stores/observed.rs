@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A figure by which nothing is decided. `{:?}` leaves it out: servers that differ in it alone go on
-/// alike, so that whoever explores their states takes them for one.
+/// A figure by which nothing is decided. `{:?}` leaves the figure out: servers that differ in figures
+/// alone behave alike, and are one state to the explorer.
 #[derive(Clone, Copy, Default)]
 pub(in crate::server) struct Observed<T>(pub(in crate::server) T);
 

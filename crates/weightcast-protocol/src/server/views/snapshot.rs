@@ -32,8 +32,8 @@ pub struct Snapshot {
     pub losses: Vec<RetentionLoss>,
     /// Counts since the start.
     pub counters: Counters,
-    /// How long the calls of groups took that have ended since the start, each from its first
-    /// shard's call to its answer.
+    /// How long calls of groups took since the start, each from its first shard's call to its
+    /// answer.
     pub durations: CallDurations,
 }
 
@@ -48,7 +48,7 @@ pub struct ModelSnapshot {
     pub retain: u32,
     /// Available versions, and the replicas that hold each.
     pub versions: BTreeMap<Version, Vec<String>>,
-    /// For how long the newest of them has been that.
+    /// For how long the newest of these has been the newest.
     pub latest_for: Option<Span>,
     /// Its groups, in order of name and age; old lives of a name are shown until they have left.
     pub replicas: Vec<ReplicaSnapshot>,

@@ -36,7 +36,7 @@ pub(in crate::client) struct RegisteredMemory {
     pub(in crate::client) staged: Option<Target>,
     /// The running read, or the running copy into place.
     pub(in crate::client) read: Option<RunningRead>,
-    /// The call that a source was last read for.
+    /// The call of the last read.
     last_read: Option<OpSeq>,
     /// The finished read of the pending call.
     arrived: Option<Box<ArrivedRead>>,

@@ -1,4 +1,4 @@
-//! What the calls of a handle add to the figures of its process.
+//! Counts the calls of a handle, for the figures of its process.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ pub(super) fn wait_sealed(figures: &HandleFigures, started: Instant, result: &Re
     figures.count(|model| model.call_ended(now, "wait_sealed", outcome, now - started));
 }
 
-/// The newest version that an answer speaks of.
+/// The newest version that an answer names.
 fn heard_of(result: &Result<(Answer, Transfer), Error>) -> Option<Version> {
     match result {
         Ok((answer, _)) => match answer {

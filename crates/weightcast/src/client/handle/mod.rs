@@ -1,7 +1,7 @@
 //! The handle: calls that block until the control thread has their answer.
 //!
 //! `register` gives a handle memory and `publish` lets others read that memory; `process` ties a handle to the process
-//! that opened it. `measured` counts how calls ended, for people.
+//! that opened it. `measured` counts calls for the figures of the process.
 
 mod measured;
 pub(super) mod process;

@@ -1,4 +1,4 @@
-//! What is told by model, added up over its replicas.
+//! Figures by model: sums over the replicas of each model.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use weightcast_protocol::{Span, Version};
 use crate::convert::{role_name, state_name};
 use crate::metrics::model_label::model_label;
 
-/// The sums of one model, or of all those that have no label of their own.
+/// The sums of one model, or of all models without a label of their own.
 #[derive(Debug, Default)]
 pub(super) struct ModelSums {
-    /// By role and state.
+    /// Replicas by role and state.
     pub(super) replicas: BTreeMap<(&'static str, &'static str), u64>,
     /// Available versions.
     pub(super) versions: u64,
@@ -21,16 +21,16 @@ pub(super) struct ModelSums {
     pub(super) newest: Option<(Version, Span)>,
     /// Rollouts that hold an older version than the newest.
     pub(super) rollouts_behind: u64,
-    /// By how many versions of the same run, over all rollouts.
+    /// Version lag, summed up over rollouts.
     pub(super) versions_behind: u64,
     pub(super) lag_max: u64,
-    /// For how long rollouts have been behind, at least.
+    /// Age of the newest version, if a rollout is behind it.
     pub(super) stale_for: Span,
-    /// Calls without an answer by kind, and the age of the oldest.
+    /// Calls without an answer, by kind: how many, and the age of the oldest.
     pub(super) pending: BTreeMap<&'static str, (u64, Span)>,
 }
 
-/// All models, the first so many by their names.
+/// The sums of all models, by label. The first models in the order of names have their own.
 pub(super) fn by_model(snapshot: &Snapshot) -> BTreeMap<&str, ModelSums> {
     let mut sums = BTreeMap::<&str, ModelSums>::new();
     for (others, (name, model)) in snapshot.models.iter().enumerate() {
@@ -81,7 +81,7 @@ impl ModelSums {
     }
 }
 
-/// What a rollout works with. One that is at its end takes no newer version.
+/// The version that a rollout works with. A rollout at its end takes no newer one, and has none here.
 fn held_by_rollout(replica: &ReplicaSnapshot) -> Option<Version> {
     let works = !matches!(replica.state, ReplicaState::Closing | ReplicaState::Broken);
     replica.version.filter(|_| works && replica.role == Role::Rollout)

@@ -10,7 +10,7 @@ use super::usage::ProcessUsage;
 use crate::metrics::exposition::FamilyKind::{Counter, Gauge, Histogram};
 use crate::metrics::exposition::{Exposition, seconds};
 
-/// What the server knows and what its process takes, as Prometheus reads it. The page
+/// The state of the server and the usage of its process, as Prometheus reads them. The page
 /// `docs/guides/metrics.md` lists every family.
 pub(super) fn text(snapshot: &Snapshot, usage: ProcessUsage) -> String {
     let mut text = Exposition::default();
@@ -41,14 +41,14 @@ fn server(text: &mut Exposition, snapshot: &Snapshot) {
             "Whether clients of an earlier term may still come over.",
             f64::from(snapshot.recovers),
         ),
-        (
-            "weightcast_sessions",
-            "Open sessions: shards that have a place.",
-            snapshot.sessions as f64,
-        ),
-        ("weightcast_models", "Models that somebody is in.", snapshot.models.len() as f64),
+        ("weightcast_sessions", "Open sessions, one for each shard.", snapshot.sessions as f64),
+        ("weightcast_models", "Models with at least one replica.", snapshot.models.len() as f64),
         ("weightcast_manifests", "Stored manifests and catalogs.", snapshot.manifests as f64),
-        ("weightcast_manifest_bytes", "Bytes that these take.", snapshot.manifests_bytes as f64),
+        (
+            "weightcast_manifest_bytes",
+            "Bytes of stored manifests and catalogs.",
+            snapshot.manifests_bytes as f64,
+        ),
     ] {
         text.one(name, Gauge, meaning, value);
     }
@@ -57,7 +57,7 @@ fn server(text: &mut Exposition, snapshot: &Snapshot) {
 type SumsByModel<'a> = BTreeMap<&'a str, ModelSums>;
 
 fn replicas(text: &mut Exposition, models: &SumsByModel<'_>) {
-    let meaning = "Replicas, by what they may do and what they are doing.";
+    let meaning = "Replicas, by role and state.";
     let mut family = text.family("weightcast_replicas", Gauge, meaning);
     for (model, sums) in models {
         for ((role, state), count) in &sums.replicas {
@@ -66,7 +66,7 @@ fn replicas(text: &mut Exposition, models: &SumsByModel<'_>) {
     }
 }
 
-/// A figure of a model; none while there is nothing to tell.
+/// A figure of a model; `None` while there is nothing to tell.
 type OfModel = fn(&ModelSums) -> Option<f64>;
 
 const OF_VERSIONS: [(&str, &str, OfModel); 8] = [
@@ -79,7 +79,7 @@ const OF_VERSIONS: [(&str, &str, OfModel); 8] = [
     }),
     (
         "weightcast_newest_version_age_seconds",
-        "For how long the newest version has been that.",
+        "For how long the newest version has been the newest.",
         |of| of.newest.map(|(_, age)| seconds(age)),
     ),
     ("weightcast_rollouts_behind", "Rollouts that hold an older version than the newest.", |of| {
@@ -87,15 +87,17 @@ const OF_VERSIONS: [(&str, &str, OfModel); 8] = [
     }),
     (
         "weightcast_versions_behind",
-        "The newest version's number minus the one held, summed up over rollouts.",
+        "The newest version's number minus the one held, summed up over rollouts of the same run.",
         |of| Some(of.versions_behind as f64),
     ),
-    ("weightcast_version_lag_max", "The same of the rollout that is furthest behind.", |of| {
-        Some(of.lag_max as f64)
-    }),
+    (
+        "weightcast_version_lag_max",
+        "The newest version's number minus the one held by the rollout furthest behind.",
+        |of| Some(of.lag_max as f64),
+    ),
     (
         "weightcast_staleness_seconds",
-        "For how long rollouts have been behind the newest version, at least; 0 if none is.",
+        "Age of the newest version, if a rollout holds an older one; else 0.",
         |of| Some(seconds(of.stale_for)),
     ),
 ];
@@ -116,12 +118,12 @@ fn pending(text: &mut Exposition, models: &SumsByModel<'_>) {
         sums.pending.iter().map(move |(call, (count, oldest))| (*model, *call, *count, *oldest))
     });
     let by_call: Vec<(&str, &str, u64, Span)> = by_call.collect();
-    let meaning = "Calls of groups that have no answer yet.";
+    let meaning = "Calls of groups without an answer yet.";
     let mut family = text.family("weightcast_pending_calls", Gauge, meaning);
     for (model, call, count, _) in &by_call {
         family.sample(&[("model", model), ("call", call)], *count as f64);
     }
-    let meaning = "Age of the oldest of them, since its first shard called.";
+    let meaning = "Age of the oldest call without an answer, since its first shard called.";
     let mut family = text.family("weightcast_oldest_pending_call_seconds", Gauge, meaning);
     for (model, call, _, oldest) in &by_call {
         family.sample(&[("model", model), ("call", call)], seconds(*oldest));
@@ -143,13 +145,17 @@ fn counters(text: &mut Exposition, counters: &Counters) {
 }
 
 fn process(text: &mut Exposition, usage: ProcessUsage) {
-    let meaning = "Seconds that the server's process was on a CPU.";
+    let meaning = "CPU seconds of the server's process.";
     text.one("weightcast_process_cpu_seconds_total", Counter, meaning, usage.cpu_seconds);
     let resident = usage.resident_bytes.map(|bytes| bytes as f64);
     let descriptors = usage.open_descriptors.map(|count| count as f64);
     for (name, meaning, value) in [
-        ("weightcast_process_resident_memory_bytes", "Bytes of it in memory.", resident),
-        ("weightcast_process_open_fds", "Descriptors that it has open.", descriptors),
+        (
+            "weightcast_process_resident_memory_bytes",
+            "Resident bytes of the server's process.",
+            resident,
+        ),
+        ("weightcast_process_open_fds", "Open descriptors of the server's process.", descriptors),
     ] {
         let mut family = text.family(name, Gauge, meaning);
         if let Some(value) = value {

@@ -1,8 +1,8 @@
-//! The metrics port: `GET /metrics`, for Prometheus. It answers with numbers, and changes nothing.
+//! The metrics port: `GET /metrics`, for Prometheus. A scrape reads figures, and changes nothing.
 //!
-//! `figures` makes the text of a [`Snapshot`](weightcast_protocol::server::Snapshot), which the actor
-//! is asked for as `weightcast status` asks; `by_model` adds up what is told by model, and `usage` asks
-//! the system about this process.
+//! The actor gives a [`Snapshot`](weightcast_protocol::server::Snapshot), as it does for `weightcast
+//! status`. `figures` makes the text of the snapshot, with the sums of `by_model` and the `usage` of
+//! this process.
 
 mod by_model;
 mod figures;
@@ -35,10 +35,10 @@ use crate::metrics::exposition;
 /// The only path.
 const PATH: &str = "/metrics";
 
-/// Where metrics are served, bound.
+/// The metrics port, bound and not yet served.
 pub(super) struct MetricsPort {
     listener: ControlListener,
-    /// What scrapers show.
+    /// The token that scrapers must show, as its digest.
     token: Option<blake3::Hash>,
 }
 
@@ -58,7 +58,7 @@ impl MetricsPort {
         }
     }
 
-    /// Serves until it is dropped.
+    /// Serves until the future is dropped.
     pub(super) async fn serve(self, inputs: mpsc::Sender<ActorInput>) {
         let address = self.address();
         let (door, _file) = match self.listener.open() {
@@ -73,8 +73,8 @@ impl MetricsPort {
     }
 }
 
-/// What scrapers have to show: loopback and Unix sockets are of this host, and what is told there
-/// is no secret of its users.
+/// The token that scrapers must show: none on loopback and on Unix sockets, because the figures are
+/// no secret among the users of a host.
 fn guard<'a>(
     address: &BindAddress,
     token: Option<&'a Secret>,
@@ -92,7 +92,7 @@ fn guard<'a>(
     }
 }
 
-/// Answers one request. The book of connections ends the connection if that takes too long.
+/// Answers one request. [`Admission`] closes the connection if that takes too long.
 async fn serve_one(visitor: Visitor, scrapes: Arc<Scrapes>) {
     let answer = service_fn(|request: Request<Incoming>| {
         let scrapes = Arc::clone(&scrapes);
@@ -105,10 +105,10 @@ async fn serve_one(visitor: Visitor, scrapes: Arc<Scrapes>) {
     }
 }
 
-/// What the answers of all scrapes have in common.
+/// What all scrapes share.
 struct Scrapes {
     token: Option<blake3::Hash>,
-    /// Locked for a whole scrape: between two, the actor comes to what clients have sent.
+    /// Locked for a whole scrape: the actor handles the messages of clients between two scrapes.
     inputs: Mutex<mpsc::Sender<ActorInput>>,
 }
 
@@ -133,13 +133,13 @@ impl Scrapes {
         }
     }
 
-    /// None if the server is stopping.
+    /// The text; `None` if the server is stopping.
     async fn text(&self) -> Option<String> {
         let inputs = self.inputs.lock().await;
         let (reply, snapshot) = oneshot::channel();
         inputs.send(ActorInput::Snapshot(reply)).await.ok()?;
         let snapshot = snapshot.await.ok()?;
-        // Beside the thread that the actor is on.
+        // On another thread: the actor goes on meanwhile.
         let text =
             tokio::task::spawn_blocking(move || figures::text(&snapshot, usage::of_this_process()));
         text.await.ok()

@@ -1,13 +1,13 @@
-//! What the system says of this process.
+//! What this process takes of its machine.
 
 use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What this process takes; `None` is what the system does not tell.
+/// CPU, memory and descriptors; `None` where the system does not tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessUsage {
-    /// Seconds on a CPU, of all threads.
+    /// Seconds on a CPU, over all threads.
     pub(super) cpu_seconds: f64,
     /// Bytes in memory.
     pub(super) resident_bytes: Option<u64>,
@@ -22,12 +22,12 @@ pub(super) fn of_this_process() -> ProcessUsage {
     ProcessUsage {
         cpu_seconds: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
         resident_bytes: resident_bytes(&status),
-        // Without the one that lists them.
+        // Without the descriptor that lists them.
         open_descriptors: descriptors.ok().map(|list| list.count().saturating_sub(1)),
     }
 }
 
-/// Of `/proc/PID/status`, which says it in kibibytes.
+/// Resident bytes, of the text of `/proc/PID/status`.
 fn resident_bytes(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
