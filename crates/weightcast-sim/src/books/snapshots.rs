@@ -7,7 +7,9 @@ use weightcast_protocol::server::{
     Counters, ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot,
     Snapshot,
 };
-use weightcast_protocol::{Epoch, Incarnation, OpSeq, Revision, Span, Term, Version};
+use weightcast_protocol::{
+    CallDurations, Epoch, Incarnation, OpSeq, Revision, Span, Term, Version,
+};
 
 const TERM: Term = Term(7);
 
@@ -52,6 +54,7 @@ pub(crate) fn at(mut replica: ReplicaSnapshot, datacentre: &str) -> ReplicaSnaps
 pub(crate) fn updates(mut replica: ReplicaSnapshot) -> ReplicaSnapshot {
     replica.pending = Some(PendingCall {
         seq: OpSeq(1),
+        kind: "update",
         call: "update(latest)".to_owned(),
         arrived: 1,
         age: Span(0),
@@ -79,6 +82,7 @@ pub(crate) fn books(replicas: Vec<ReplicaSnapshot>, edges: Vec<ReadEdge>) -> Sna
         epoch: VERSION.epoch,
         retain: 0,
         versions: BTreeMap::new(),
+        latest_for: None,
         replicas,
         edges,
     };
@@ -91,5 +95,6 @@ pub(crate) fn books(replicas: Vec<ReplicaSnapshot>, edges: Vec<ReadEdge>) -> Sna
         models: BTreeMap::from([("policy".to_owned(), model)]),
         losses: vec![],
         counters: Counters::default(),
+        durations: CallDurations::default(),
     }
 }
