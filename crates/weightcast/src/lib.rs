@@ -38,8 +38,8 @@ pub mod wire;
 
 pub use auth::{new_token, read_token};
 pub use client::{
-    COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, ShardHandle, Transfer,
-    Updated, status, why,
+    COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, ReadWatch, ShardHandle,
+    Transfer, Updated, status, why,
 };
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_reader};

@@ -5,7 +5,7 @@ use crate::base::holds::Holds;
 use crate::base::patience::Patience;
 use crate::piece::filling::Filling;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// How a transfer runs.
@@ -18,10 +18,8 @@ pub struct TransferOptions {
     pub deadline: Option<Instant>,
     /// Raise it to give up.
     pub cancel: Arc<AtomicBool>,
-    /// Grows by the bytes of every piece that arrived and was served. With `filling` it begins at
-    /// the bytes that are kept.
-    pub progress: Arc<AtomicU64>,
-    /// Tells how much is still to come from whom. One for each read.
+    /// Tells how much has arrived and was served, and how much is still to come from whom. One for
+    /// each read.
     pub gauge: Arc<Gauge>,
     /// Where progress is advertised while the targets are being filled. What is final there is not
     /// read again; the digests are then only of what was, so use those of the whole memory.
@@ -42,7 +40,6 @@ impl Default for TransferOptions {
             threads: 2,
             deadline: None,
             cancel: Arc::default(),
-            progress: Arc::default(),
             gauge: Arc::default(),
             filling: None,
             digests: true,

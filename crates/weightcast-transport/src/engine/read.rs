@@ -11,7 +11,6 @@ use crate::memory::region::Region;
 use crate::piece::copy::StridedCopy;
 use crate::piece::pieces::Pieces;
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
 
 /// Makes all copies, each over the first lane of its source that carries it, and returns the digest of
 /// each slot.
@@ -37,14 +36,9 @@ pub fn read(
         Some(filling) => filling.begin(copies).into_iter().map(Cow::Owned).collect(),
         None => copies.map(Cow::Borrowed).collect(),
     };
-    if options.filling.is_some() {
-        let planned: u64 = jobs.iter().flat_map(|job| &job.copies).map(StridedCopy::bytes).sum();
-        let missing: u64 =
-            copies.iter().flat_map(|copies| copies.iter()).map(StridedCopy::bytes).sum();
-        options.progress.store(planned - missing, Ordering::Relaxed);
-    }
-    let missing = copies.iter().map(|copies| copies.iter().map(StridedCopy::bytes).sum());
-    options.gauge.begin(missing);
+    let planned: u64 = jobs.iter().flat_map(|job| &job.copies).map(StridedCopy::bytes).sum();
+    let missing = copies.iter().map(|copies| copies.iter().map(StridedCopy::bytes).sum::<u64>());
+    options.gauge.begin(planned - missing.clone().sum::<u64>(), missing);
     // Who reads from this reader waits for whole pieces.
     let size = options.filling.as_ref().map_or(PIECE_BYTES, |filling| filling.units().piece());
     let cut = |(route, copies): (&mut CheckedJob<'_>, &Cow<'_, [StridedCopy]>)| {

@@ -144,7 +144,6 @@ impl<'a> RunningTransfer<'a> {
                 filling.arrived(copy.target_region, row.target, len as u64);
             });
         }
-        self.options.progress.fetch_add(piece.bytes as u64, Ordering::Relaxed);
         self.options.gauge.arrived(route.number, piece.bytes as u64);
     }
 

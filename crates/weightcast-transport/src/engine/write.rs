@@ -36,7 +36,7 @@ pub fn write(
         route.pieces = Pieces::cut(&job.copies, WRITE_PIECE_BYTES);
         routes.push(route);
     }
-    options.gauge.begin(jobs.iter().map(|job| job.copies.iter().map(StridedCopy::bytes).sum()));
+    options.gauge.begin(0, jobs.iter().map(|job| job.copies.iter().map(StridedCopy::bytes).sum()));
     let run = RunningTransfer::new(routes, sources, options);
     run.execute().map_err(|(target, kind)| failed(target, kind))
 }

@@ -1,8 +1,6 @@
 //! What arrives is what was asked for, and so are its digests.
 
-use crate::ways::{Way, noise};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use crate::ways::{Way, arrived, noise};
 use weightcast_transport::*;
 
 for_every_way!(
@@ -135,7 +133,7 @@ fn several_sources<W: Way>() {
     let digests = read(&jobs, std::slice::from_ref(&to), &options).unwrap();
     assert!(to.to_vec() == bytes.concat());
     assert_eq!(digests, [digest_at(0, &bytes.concat())]);
-    assert_eq!(options.progress.load(Ordering::Relaxed), 2_100_000);
+    assert_eq!(arrived(&options), 2_100_000);
 }
 
 /// Random cuts of a tensor, scattered at the source and gathered at the target.
@@ -168,8 +166,7 @@ fn digests_can_be_left_out<W: Way>() {
     let export = way.expose(&[b"weights"]);
     let to = target(7);
     let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, 7)])];
-    let options =
-        TransferOptions { digests: false, progress: Arc::default(), ..Default::default() };
+    let options = TransferOptions { digests: false, ..Default::default() };
     let digests = read(&jobs, std::slice::from_ref(&to), &options).unwrap();
     assert_eq!((digests, to.to_vec()), (vec![Digest::ZERO], b"weights".to_vec()));
 }

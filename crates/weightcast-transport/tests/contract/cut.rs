@@ -2,11 +2,9 @@
 //! between a piece and its verdict.
 
 use crate::by_hand::loopback;
-use crate::ways::{noise, soon, token};
+use crate::ways::{arrived, noise, soon, token};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use weightcast_transport::Way::Tcp;
 use weightcast_transport::limits::PIECE_BYTES;
@@ -59,13 +57,7 @@ fn a_read_goes_on_over_a_new_connection_wherever_the_last_was_cut() {
         let addr = cutting(server.addr(), BEFORE + piece * answer + place);
         let deadline = Some(soon());
         let peer = Peer::connect_by(Tcp, addr, &token(), soon()).unwrap();
-        let progress = Arc::new(AtomicU64::new(0));
-        let options = TransferOptions {
-            threads: 1,
-            deadline,
-            progress: Arc::clone(&progress),
-            ..Default::default()
-        };
+        let options = TransferOptions { threads: 1, deadline, ..Default::default() };
         let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, bytes.len() as u64)];
         let jobs = [SourceJob { peer: &peer, export, generation: 1, copies }];
         let to = [Region::allocate(bytes.len()).unwrap()];
@@ -73,7 +65,7 @@ fn a_read_goes_on_over_a_new_connection_wherever_the_last_was_cut() {
             Ok(digests) => {
                 assert!(to[0].to_vec() == bytes, "cut in piece {piece} at {place}");
                 assert_eq!(digests, [digest_at(0, &bytes)], "cut in piece {piece} at {place}");
-                assert_eq!(progress.load(Ordering::Relaxed), bytes.len() as u64);
+                assert_eq!(arrived(&options), bytes.len() as u64);
                 went_on += 1;
             }
             Err(error) => {

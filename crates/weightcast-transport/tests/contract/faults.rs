@@ -1,8 +1,8 @@
 //! What must not happen does not: no byte out of bounds, no read of fenced memory that ends well.
 
-use crate::ways::{Way, noise, soon};
+use crate::ways::{Way, arrived, noise, soon};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 use weightcast_transport::*;
@@ -100,11 +100,11 @@ fn a_fence_during_reads_never_lets_a_torn_one_end_well<W: Way>() {
         let options = TransferOptions::default();
         let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)])];
         let outcome = thread::scope(|scope| {
-            let (exports, progress) = (way.exports(), &options.progress);
+            let (exports, options) = (way.exports(), &options);
             scope.spawn(move || {
                 let until = round * len as u64 / 40;
                 let patience = Instant::now() + Duration::from_secs(10);
-                while progress.load(Ordering::Relaxed) < until && Instant::now() < patience {
+                while arrived(options) < until && Instant::now() < patience {
                     thread::yield_now();
                 }
                 exports.fence(export);
@@ -140,7 +140,7 @@ fn a_withdrawal_during_a_read_ends_it<W: Way>() {
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
             let patience = soon();
-            while options.progress.load(Ordering::Relaxed) == 0 && Instant::now() < patience {
+            while arrived(&options) == 0 && Instant::now() < patience {
                 thread::yield_now();
             }
             assert!(way.exports().withdraw(export, Duration::from_secs(10)));

@@ -1,6 +1,6 @@
 //! A read that is given up between two pieces does not take the next one.
 
-use crate::ways::{Way, soon};
+use crate::ways::{Way, arrived, soon};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weightcast_transport::limits::PIECE_BYTES;
@@ -23,7 +23,7 @@ fn nothing_is_taken_after_a_cancellation<W: Way>() {
     let jobs = [way.job(export, vec![StridedCopy::contiguous(0, 0, 0, 0, len as u64)])];
     let error = read(&jobs, &[Region::allocate(len).unwrap()], &options).unwrap_err();
     assert_eq!(error.kind, TransportError::Cancelled);
-    assert_eq!(options.progress.load(Ordering::Relaxed), PIECE_BYTES as u64);
+    assert_eq!(arrived(&options), PIECE_BYTES as u64);
 }
 
 /// The source is as it was: nobody need look for another.

@@ -1,9 +1,9 @@
 //! Fences, progress and retries at every point of a read: each test stops the read there, so none
 //! depends on who is faster.
 
-use crate::ways::{Way, noise, soon};
+use crate::ways::{Way, arrived, noise, soon};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -111,20 +111,19 @@ fn an_exposure_of_the_next_generation_is_not_taken_for_the_last<W: Way>() {
     }
 }
 
-/// What a relay, its progress and its gauge say at each point, against the verdicts until then.
+/// What a relay and its gauge say at each point, against the verdicts until then.
 fn nothing_is_told_before_its_verdict<W: Way>() {
     let way = W::new();
     let bytes = noise(4 * UNIT as usize, 1);
     let memory = Region::allocate(bytes.len()).unwrap();
     let filling = Arc::new(Filling::new(std::slice::from_ref(&memory)));
-    let (progress, gauge) = (Arc::new(AtomicU64::new(0)), Arc::new(Gauge::default()));
+    let gauge = Arc::new(Gauge::default());
     let wrong = Arc::new(Mutex::new(Vec::new()));
     let told = {
-        let (filling, progress) = (Arc::clone(&filling), Arc::clone(&progress));
-        let gauge = Arc::clone(&gauge);
+        let (filling, gauge) = (Arc::clone(&filling), Arc::clone(&gauge));
         move || {
             let arrived = gauge.look().map_or(0, |reading| reading.arrived);
-            [filling.progress().0 as u64 * UNIT, progress.load(Ordering::SeqCst), arrived]
+            [filling.progress().0 as u64 * UNIT, arrived]
         }
     };
     let export = way.expose(&[&bytes]);
@@ -136,7 +135,7 @@ fn nothing_is_told_before_its_verdict<W: Way>() {
             let [judged, arrived] = *passed;
             let right = match point {
                 // Every piece before this one was told of, and no other.
-                Telling => told() == [arrived * UNIT; 3],
+                Telling => told() == [arrived * UNIT; 2],
                 Judging => told().into_iter().all(|told| told <= judged * UNIT),
                 _ => return,
             };
@@ -146,15 +145,11 @@ fn nothing_is_told_before_its_verdict<W: Way>() {
             passed[usize::from(point == Telling)] += 1;
         })
     };
-    let options = TransferOptions {
-        filling: Some(filling),
-        progress,
-        gauge,
-        ..hold_both(&way, export, holds)
-    };
+    let options =
+        TransferOptions { filling: Some(filling), gauge, ..hold_both(&way, export, holds) };
     read(&[way.job(export, whole(bytes.len()))], &[memory], &options).unwrap();
     assert_eq!(*wrong.lock().unwrap(), []);
-    assert_eq!(told(), [4 * UNIT; 3]);
+    assert_eq!(told(), [4 * UNIT; 2]);
 }
 
 /// A gate that stays shut until somebody opens it.
@@ -315,16 +310,14 @@ fn a_retry_after_a_part_reads_the_rest_elsewhere<W: Way>() {
     let error = read(&[way.job(lost, whole(bytes.len()))], targets, &options).unwrap_err();
     assert_eq!(error.kind, TransportError::Fenced { export: lost });
     assert_eq!(filling.progress(), (2, 8));
-    assert_eq!(options.progress.load(Ordering::SeqCst), 2 * UNIT);
-    let options = TransferOptions { holds: Holds::default(), progress: Arc::default(), ..options };
-    let options = TransferOptions { gauge: Arc::default(), ..options };
+    assert_eq!(arrived(&options), 2 * UNIT);
+    let options = TransferOptions { holds: Holds::default(), gauge: Arc::default(), ..options };
     let digests = read(&[way.job(other, whole(bytes.len()))], targets, &options).unwrap();
     let kept = 2 * UNIT as usize;
     assert!(memory.to_vec() == [&bytes[..kept], &others[kept..]].concat());
     assert_eq!(digests, [digest_at(2 * UNIT, &others[kept..])], "of what was read now");
-    assert_eq!(options.progress.load(Ordering::SeqCst), 8 * UNIT, "what is kept counts");
-    let reading = Reading { arrived: 6 * UNIT, left: 0, job: 0 };
-    assert_eq!(options.gauge.look(), Some(reading), "what is kept is not waited for");
+    let reading = Reading { arrived: 8 * UNIT, left: 0, job: 0 };
+    assert_eq!(options.gauge.look(), Some(reading), "what is kept counts, and is not waited for");
 }
 
 /// As many ranges as a call takes: rows that lie close together, and the gaps between them.

@@ -1,6 +1,6 @@
 //! Sources in processes of their own: read, killed, stopped.
 
-use crate::ways::{noise, soon, token};
+use crate::ways::{arrived, noise, soon, token};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -78,7 +78,7 @@ impl Drop for Source {
 /// Runs `then` once bytes flow.
 fn once_it_moves(options: &TransferOptions, then: impl FnOnce()) {
     let patience = soon();
-    while options.progress.load(Ordering::Relaxed) == 0 && Instant::now() < patience {
+    while arrived(options) == 0 && Instant::now() < patience {
         thread::yield_now();
     }
     then();

@@ -1,8 +1,8 @@
 //! Memory that is filled and served at once: relays, their chains, and what survives a lost source.
 
-use crate::ways::{Way, noise, soon};
+use crate::ways::{Way, arrived, noise, soon};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use weightcast_transport::limits::MIN_UNIT_BYTES;
@@ -168,11 +168,11 @@ fn final_units_are_kept_when_a_source_is_lost<W: Way>() {
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 8 * UNIT)];
     // Cancelled part-way: the more units are final by then, the fewer are read again.
     let options = relay.options();
-    let (cancel, moved) = (Arc::clone(&options.cancel), Arc::clone(&options.progress));
+    let (cancel, begun) = (Arc::clone(&options.cancel), options.clone());
     thread::scope(|scope| {
         let jobs = [way.job(lost, copies.clone())];
         let read = scope.spawn(move || read(&jobs, targets, &options));
-        while moved.load(Ordering::Relaxed) < UNIT && !read.is_finished() {
+        while arrived(&begun) < UNIT && !read.is_finished() {
             thread::yield_now();
         }
         cancel.store(true, Ordering::Release);
@@ -180,11 +180,10 @@ fn final_units_are_kept_when_a_source_is_lost<W: Way>() {
     });
     let kept = relay.filling.progress().0;
     way.exports().fence(lost);
-    let moved = Arc::new(AtomicU64::new(0));
-    let options = TransferOptions { progress: Arc::clone(&moved), ..relay.options() };
+    let options = relay.options();
     read(&[way.job(other, copies)], targets, &options).unwrap();
     // It begins with what is kept.
-    assert_eq!(moved.load(Ordering::Relaxed), 8 * UNIT);
+    assert_eq!(arrived(&options), 8 * UNIT);
     let (unit, memory) = (UNIT as usize, relay.memory.to_vec());
     let from = |source: &[u8]| {
         memory.chunks(unit).zip(source.chunks(unit)).filter(|(a, b)| a == b).count()

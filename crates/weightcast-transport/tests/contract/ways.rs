@@ -8,6 +8,11 @@ pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
+/// Bytes that a read has brought so far.
+pub(crate) fn arrived(options: &TransferOptions) -> u64 {
+    options.gauge.look().map_or(0, |reading| reading.arrived)
+}
+
 pub(crate) fn token() -> Auth {
     Auth::with_token(Secret::new("a token of tests"))
 }

@@ -1,6 +1,5 @@
 //! What a handle, its control thread and its reads share.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use weightcast_protocol::{CallError, Generation};
@@ -8,6 +7,7 @@ use weightcast_transport::{DataServer, ExportId};
 
 use super::memory::layouts::KnownLayouts;
 use super::memory::registration::RegisteredShard;
+use super::reading::pace::LatestRead;
 use super::reading::route::Routes;
 use crate::metrics::process::HandleFigures;
 
@@ -31,8 +31,8 @@ pub(crate) struct HandleState {
     pub(crate) trouble: Mutex<Option<CallError>>,
     /// The most bytes that a staged update may take.
     pub(crate) staging_bytes: Option<u64>,
-    /// Bytes of the running read that have arrived.
-    pub(crate) progress: Arc<AtomicU64>,
+    /// How far the running or the last read is.
+    pub(crate) latest_read: Mutex<LatestRead>,
     /// Counts for the figures of this process.
     pub(crate) figures: HandleFigures,
 }
@@ -92,7 +92,7 @@ impl HandleState {
             view: Mutex::new(SessionView::default()),
             trouble: Mutex::new(None),
             staging_bytes,
-            progress: Arc::new(AtomicU64::new(0)),
+            latest_read: Mutex::default(),
             figures: HandleFigures::apart(),
         })
     }

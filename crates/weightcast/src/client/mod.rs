@@ -23,7 +23,7 @@ mod updated;
 pub use connection::status::status;
 pub use connection::why::why;
 pub use handle::process::Owned;
-pub use handle::{Interrupted, ShardHandle};
+pub use handle::{Interrupted, ReadWatch, ShardHandle};
 pub use memory::layout_source::LayoutSource;
 pub use mismatch::locate::{Cause, Place};
 pub use reading::plans::PlanFrom;

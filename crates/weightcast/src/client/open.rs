@@ -1,6 +1,5 @@
 //! Opening a handle: finds the server, binds the data port, starts the control thread.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Duration;
 
@@ -93,7 +92,7 @@ impl ShardHandle {
             view: Mutex::new(SessionView::default()),
             staging_bytes: options.staging_bytes,
             trouble: Mutex::new(None),
-            progress: Arc::new(AtomicU64::new(0)),
+            latest_read: Mutex::default(),
             figures: match options.role {
                 Role::Trainer | Role::Rollout => HandleFigures::listed(model),
                 Role::Offload(_) | Role::Seed(_) => HandleFigures::apart(),

@@ -1,15 +1,16 @@
 //! The handle: calls that block until the control thread has their answer.
 //!
-//! `register` gives a handle memory and `publish` lets others read that memory; `process` ties a handle to the process
-//! that opened it. `measured` counts calls for the figures of the process.
+//! `register` gives a handle memory and `publish` lets others read that memory; `watched` tells how far a call that
+//! fills the memory is; `process` ties a handle to the process that opened it. `measured` counts calls for the figures
+//! of the process.
 
 mod measured;
 pub(super) mod process;
 mod publish;
 mod register;
+mod watched;
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,8 +18,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use weightcast_protocol::message::{Answer, Call, Listing};
 use weightcast_protocol::{CallError, Condition, Selector, Version};
+use weightcast_transport::Reading;
 
 use self::process::Owned;
+pub use self::watched::ReadWatch;
+use self::watched::{UNWATCHED, WatchedCall};
 use super::connection::ServerConnection;
 use super::event::{CallReply, Event, FailedCall};
 use super::handle_state::{HandleState, SessionView};
@@ -95,7 +99,7 @@ impl ShardHandle {
     }
 
     pub(super) fn call(&self, call: Call, deadline: Duration) -> Result<(Answer, Transfer), Error> {
-        self.call_that_fills(None, call, deadline)
+        self.call_that_fills(None, call, deadline, UNWATCHED)
     }
 
     /// Makes a call that may fill the memory. The memory stays reserved until the call has ended,
@@ -105,13 +109,15 @@ impl ShardHandle {
         filling: Option<FillGuard>,
         call: Call,
         deadline: Duration,
+        watch: ReadWatch<'_>,
     ) -> Result<(Answer, Transfer), Error> {
         let (name, started) = (call.name(), Instant::now());
         let own = self.own()?;
         own.mismatch.lock().expect("no panic while held").take();
+        let watch = WatchedCall::begin(watch, &own.shared.latest_read);
         let (reply, answer) = reply::channel::<CallReply>();
         self.send(Event::Call { call, deadline: span(deadline), filling, reply })?;
-        let result = self.answered(&answer, started + deadline);
+        let result = self.answered(&answer, started + deadline, &watch);
         measured::call(&own.shared.figures, name, started, &result);
         result
     }
@@ -121,11 +127,15 @@ impl ShardHandle {
         &self,
         answer: &reply::Receiver<CallReply>,
         until: Instant,
+        watch: &WatchedCall<'_>,
     ) -> Result<(Answer, Transfer), Error> {
         // No limit here: the session ends every call by its deadline.
-        let result = self.receive(answer, None)?;
+        let result = self.receive_while(answer, None, &|| watch.tell())?;
         match result.ok_or_else(|| Error::misuse("the handle is closed"))? {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => {
+                watch.tell();
+                Ok(answer)
+            }
             Err(FailedCall { error, evidence: Some(evidence), .. }) => {
                 Err(self.located(error, &evidence, left(until))?.into())
             }
@@ -201,6 +211,16 @@ impl ShardHandle {
         answer: &reply::Receiver<T>,
         limit: Option<Duration>,
     ) -> Result<Option<T>, Error> {
+        self.receive_while(answer, limit, &|| true)
+    }
+
+    /// The same; asks now and then whether to go on.
+    fn receive_while<T>(
+        &self,
+        answer: &reply::Receiver<T>,
+        limit: Option<Duration>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<T>, Error> {
         let give_up = limit.map(|limit| Instant::now() + limit);
         loop {
             let left = give_up.map(|at| at.saturating_duration_since(Instant::now()));
@@ -209,7 +229,7 @@ impl ShardHandle {
                 Err(reply::RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(reply::RecvTimeoutError::Timeout) => {}
             }
-            if self.is_interrupted() {
+            if !goes_on() || self.is_interrupted() {
                 return Err(Error::Interrupted);
             }
             if left.is_some_and(|left| left.is_zero()) {
@@ -265,7 +285,7 @@ impl ShardHandle {
 
     /// Fills the registered memory with a version; waits for it until the deadline.
     pub fn replicate(&self, selector: Selector, deadline: Duration) -> Result<Updated, Error> {
-        self.updated(Call::Replicate { selector }, deadline)
+        self.updated(Call::Replicate { selector }, deadline, UNWATCHED)
     }
 
     /// Fills the memory with a version if it is available and newer than the held version, or older
@@ -277,7 +297,8 @@ impl ShardHandle {
         allow_rollback: bool,
         deadline: Duration,
     ) -> Result<Updated, Error> {
-        self.updated(Call::Update { selector, allow_rollback, staged: false }, deadline)
+        let call = Call::Update { selector, allow_rollback, staged: false };
+        self.updated(call, deadline, UNWATCHED)
     }
 
     /// [`ShardHandle::update`] that keeps the old version, readable and served to others, until the
@@ -296,9 +317,7 @@ impl ShardHandle {
         allow_rollback: bool,
         deadline: Duration,
     ) -> Result<Updated, Error> {
-        let until = Instant::now() + deadline;
-        self.check_room().map_err(|error| self.decline(error, until))?;
-        self.updated(Call::Update { selector, allow_rollback, staged: true }, left(until))
+        self.update_watched(selector, allow_rollback, true, deadline, UNWATCHED)
     }
 
     fn check_room(&self) -> Result<(), Error> {
@@ -307,13 +326,18 @@ impl ShardHandle {
         staging::check_room(&registration, shared.staging_bytes)
     }
 
-    fn updated(&self, call: Call, deadline: Duration) -> Result<Updated, Error> {
+    fn updated(
+        &self,
+        call: Call,
+        deadline: Duration,
+        watch: ReadWatch<'_>,
+    ) -> Result<Updated, Error> {
         let until = Instant::now() + deadline;
         self.check_writable().map_err(|error| self.decline(error, until))?;
         let reservation = self.own()?.reservation.lock().expect("no panic while held").clone();
         let filling = reservation.map(Reservation::fill).transpose();
         let filling = filling.map_err(|error| self.decline(error, until))?;
-        match self.call_that_fills(filling, call, deadline)? {
+        match self.call_that_fills(filling, call, deadline, watch)? {
             (Answer::Committed { version, source }, transfer) => Ok(Updated {
                 changed: true,
                 version: Some(version),
@@ -371,7 +395,16 @@ impl ShardHandle {
 
     /// Bytes of the running or last read that have arrived.
     pub fn progress(&self) -> u64 {
-        self.own().map_or(0, |own| own.shared.progress.load(Ordering::Relaxed))
+        self.latest_read().map_or(0, |read| read.arrived)
+    }
+
+    /// Bytes of the running or last read that have arrived or are still to come; 0 before bytes move.
+    pub fn progress_total(&self) -> u64 {
+        self.latest_read().map_or(0, |read| read.arrived + read.left)
+    }
+
+    fn latest_read(&self) -> Option<Reading> {
+        self.own().ok()?.shared.latest_read.lock().expect("no panic while held").look()
     }
 
     /// The model's name.

@@ -1,7 +1,7 @@
 //! What a handle asks of its control thread, and what it makes of the answers. The tests play the
 //! control thread.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -14,6 +14,7 @@ use crate::client::connection::tests::{FakePort, Said, to};
 use crate::client::memory::registration::RegisteredShard;
 use crate::client::memory::reservations::ReservedMemory;
 use crate::client::mismatch::locate::Cause;
+use crate::client::reading::pace::LatestRead;
 
 pub(in crate::client) const LONG: Duration = Duration::from_secs(20);
 /// Of the registered tensor `w`.
@@ -372,11 +373,12 @@ fn a_place_where_a_read_differed_is_that_of_the_last_call() {
 #[test]
 fn what_the_session_knows_is_told_without_it() {
     let scene = saying(committed());
-    assert_eq!((scene.handle.version(), scene.handle.progress()), (None, 0));
+    let progress = || (scene.handle.progress(), scene.handle.progress_total());
+    assert_eq!((scene.handle.version(), progress()), (None, (0, 0)));
     let view = SessionView { held: Some(VERSION), generation: Generation(3) };
     *scene.own().shared.view.lock().unwrap() = view;
-    scene.own().shared.progress.store(11, Ordering::Relaxed);
-    assert_eq!((scene.handle.version(), scene.handle.progress()), (Some(VERSION), 11));
+    *scene.own().shared.latest_read.lock().unwrap() = LatestRead::at(11, 4);
+    assert_eq!((scene.handle.version(), progress()), (Some(VERSION), (11, 15)));
     assert!(scene.heard().is_empty());
 }
 

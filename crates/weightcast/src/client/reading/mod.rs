@@ -10,7 +10,7 @@
 mod difference;
 pub(super) mod evidence;
 pub(crate) mod networks;
-mod pace;
+pub(in crate::client) mod pace;
 pub(super) mod plan_files;
 pub(super) mod plans;
 pub(crate) mod reach;
@@ -19,7 +19,7 @@ pub(super) mod staging;
 mod striping;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use weightcast_plan::Layout;
@@ -73,18 +73,15 @@ pub(super) async fn read_assigned(
         }
     };
     let read = tokio::task::spawn_blocking(move || {
-        let progress = Arc::clone(&shared.progress);
-        // A read that goes on keeps counting from the bytes that it has.
-        if target.filling.as_ref().is_none_or(|filling| filling.progress().0 == 0) {
-            progress.store(0, Ordering::Relaxed);
-        }
+        let keeps = target.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
+        let latest = || shared.latest_read.lock().expect("no panic while held");
+        latest().begin(&running.pace.gauge, keeps);
         shared.routes.read(&Read {
             registration: &target.registration,
             assignment: &assignment,
             sources: &sources,
             deadline: deadline + GRACE,
             cancel: running.cancel,
-            progress,
             pace: running.pace,
             filling: target.filling,
             memory: &shared.memory,

@@ -1,9 +1,9 @@
-//! Progress of the running read, from which the session tells whether its source is slow.
+//! Progress of a read, for the session, which tells whether its source is slow, and for callers who wait.
 
 use std::sync::{Arc, OnceLock};
 
 use weightcast_protocol::session::ReadProgress;
-use weightcast_transport::Gauge;
+use weightcast_transport::{Gauge, Reading};
 
 /// Progress of one read.
 #[derive(Clone, Debug, Default)]
@@ -24,5 +24,61 @@ impl ReadPace {
         let reading = self.gauge.look()?;
         let shard = *self.shards.get()?.get(reading.job)?;
         Some(ReadProgress { arrived: reading.arrived, left: reading.left, shard: shard as u32 })
+    }
+}
+
+/// The read that was begun last, for those who want to see how far it is.
+#[derive(Debug, Default)]
+pub(crate) struct LatestRead {
+    gauge: Arc<Gauge>,
+    /// How far the read before was, if this one goes on after it.
+    before: Option<Reading>,
+}
+
+impl LatestRead {
+    /// A read begins; `keeps` if it goes on after what the one before has left.
+    pub(super) fn begin(&mut self, gauge: &Arc<Gauge>, keeps: bool) {
+        self.before = self.look().filter(|_| keeps);
+        self.gauge = Arc::clone(gauge);
+    }
+
+    /// How far it is. Nothing before the first read, and none of a new read before bytes move.
+    pub(crate) fn look(&self) -> Option<Reading> {
+        self.gauge.look().or(self.before)
+    }
+
+    /// Whether it is this one.
+    pub(crate) fn is_of(&self, gauge: &Arc<Gauge>) -> bool {
+        Arc::ptr_eq(&self.gauge, gauge)
+    }
+
+    /// Its gauge.
+    pub(crate) fn gauge(&self) -> Arc<Gauge> {
+        Arc::clone(&self.gauge)
+    }
+
+    /// One that is so far.
+    #[cfg(test)]
+    pub(crate) fn at(arrived: u64, left: u64) -> Self {
+        Self { before: Some(Reading { arrived, left, job: 0 }), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_goes_on_begins_where_the_one_before_was() {
+        let mut latest = LatestRead::at(70, 30);
+        let before = Some(Reading { arrived: 70, left: 30, job: 0 });
+        assert_eq!(latest.look(), before);
+        let (on, anew) = (Arc::new(Gauge::default()), Arc::new(Gauge::default()));
+        latest.begin(&on, true);
+        assert_eq!(latest.look(), before, "until its own bytes move");
+        assert!(latest.is_of(&on) && !latest.is_of(&anew));
+        latest.begin(&anew, false);
+        assert_eq!(latest.look(), None);
+        assert!(latest.is_of(&latest.gauge()) && !latest.is_of(&on));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,6 @@ pub(crate) struct Read<'a> {
     pub(crate) sources: &'a [Arc<Layout>],
     pub(crate) deadline: Instant,
     pub(crate) cancel: Arc<AtomicBool>,
-    pub(crate) progress: Arc<AtomicU64>,
     pub(crate) pace: ReadPace,
     /// Which units are final already; they may be served while the rest comes.
     pub(crate) filling: Option<Arc<Filling>>,
@@ -89,7 +88,6 @@ impl Routes {
             threads: self.threads,
             deadline: Some(read.deadline),
             cancel: Arc::clone(&read.cancel),
-            progress: Arc::clone(&read.progress),
             gauge: Arc::clone(&read.pace.gauge),
             filling: read.filling.clone(),
             digests: true,

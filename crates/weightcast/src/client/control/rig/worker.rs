@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Duration;
 
@@ -173,7 +172,7 @@ impl RigClient {
             view: Mutex::new(SessionView::default()),
             staging_bytes: None,
             trouble: Mutex::new(None),
-            progress: Arc::new(AtomicU64::new(0)),
+            latest_read: Mutex::default(),
             figures: HandleFigures::apart(),
         });
         // A group's first shard names it.
