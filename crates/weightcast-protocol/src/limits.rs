@@ -18,6 +18,13 @@ pub const SLOW_PACE: u64 = 16 << 20;
 /// A slow read that would end within this time stays at its source: a change costs about as much.
 pub const SLOW_PATIENCE: Span = Span::from_secs(5);
 
+/// How often a shard that reads tells its progress: often enough for a person who looks, and at most
+/// twice as often as heartbeats.
+pub const PROGRESS_EVERY: Span = Span::from_secs(1);
+
+/// The shortest time over which the server reckons how fast a shard reads.
+pub const RATE_WINDOW: Span = Span::from_secs(2);
+
 /// How often one transfer leaves a slow source, so that readers do not wander without end.
 pub const MOVES: u32 = 8;
 
@@ -202,6 +209,7 @@ mod tests {
         assert_eq!(limits.manifests_bytes, 2 * 1_024 * 1_024 * 1_024);
         assert_eq!((NAME_BYTES, DETAIL_CHARS, DEPARTED, MOVES), (512, 4_096, 4, 8));
         assert_eq!((PACE_WINDOW, SLOW_PATIENCE), (Span(2_000_000_000), Span(5_000_000_000)));
+        assert_eq!((PROGRESS_EVERY, RATE_WINDOW), (Span(1_000_000_000), Span(2_000_000_000)));
         assert_eq!(SLOW_PACE, 16 * 1_024 * 1_024);
     }
 }

@@ -104,6 +104,9 @@ fn message() -> impl Strategy<Value = ClientMessage> {
             ClientMessage::ReadFailed { seq, attempt, failure }
         }),
         15 => any::<u64>().prop_map(|sent_at| ClientMessage::Heartbeat { sent_at }),
+        15 => (seq(), attempt(), any::<u64>(), any::<u64>()).prop_map(|(seq, attempt, arrived, total)| {
+            ClientMessage::Progress { sent_at: arrived, seq, attempt, arrived, total }
+        }),
         1 => deadline().prop_map(|deadline| ClientMessage::Close { deadline }),
     ]
 }

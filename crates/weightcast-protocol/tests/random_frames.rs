@@ -286,7 +286,14 @@ impl Round {
             }
             86 => ClientMessage::SeedFailed { ask: rng.number() },
             87 if rng.chance(20) => ClientMessage::Close { deadline },
-            _ => ClientMessage::Heartbeat { sent_at: rng.next() },
+            _ => {
+                let sent_at = rng.next();
+                let (arrived, total) = (sent_at, sent_at.rotate_left(32));
+                match sent_at % 2 {
+                    0 => ClientMessage::Heartbeat { sent_at },
+                    _ => ClientMessage::Progress { sent_at, seq: current, attempt, arrived, total },
+                }
+            }
         }
     }
 

@@ -152,7 +152,8 @@ impl Session {
     async fn is_served(&mut self) {
         self.beats += 1;
         let sent_at = self.beats;
-        let answer = self.ask(client_frame::Body::Heartbeat(Heartbeat { sent_at })).await;
+        let answer =
+            self.ask(client_frame::Body::Heartbeat(Heartbeat { sent_at, progress: None })).await;
         assert!(matches!(answer, server_frame::Body::HeartbeatAck(_)), "{answer:?}");
     }
 }

@@ -167,7 +167,7 @@ impl ControlClient {
             let mut sent_at = 0;
             while let Some(frames) = frames.upgrade() {
                 sent_at += 1;
-                let beat = Ask::Heartbeat(wire::Heartbeat { sent_at });
+                let beat = Ask::Heartbeat(wire::Heartbeat { sent_at, progress: None });
                 if frames.send(ClientFrame { body: Some(beat) }).await.is_err() {
                     return;
                 }

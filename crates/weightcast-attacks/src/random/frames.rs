@@ -15,9 +15,9 @@ use crate::attacker::wire::wait::Until;
 use crate::attacker::wire::{
     Announce, Assigned, Call, Close, Decline, Describe, Filling, GetManifestRequest, Heartbeat,
     Held, Holding, Incarnation, Installed, LayoutFailure, List, OffloadFailed, Open, Opened,
-    Prepared, ProbeRequest, Proved, Publish, ReadFailed, Register, Replicate, Role, Sealed,
-    SeedFailed, Selector, ShardSums, SourceFailure, Sum, Ticket, Unpublish, Unregister, Update,
-    Version, Wait,
+    Prepared, ProbeRequest, ProgressReport, Proved, Publish, ReadFailed, Register, Replicate, Role,
+    Sealed, SeedFailed, Selector, ShardSums, SourceFailure, Sum, Ticket, Unpublish, Unregister,
+    Update, Version, Wait,
 };
 
 /// How long an open may take to be answered.
@@ -206,7 +206,13 @@ impl Speaker {
     fn frame(&mut self) -> Ask {
         let generation = self.generation();
         match self.dice.below(20) {
-            0 => Ask::Heartbeat(Heartbeat { sent_at: self.dice.number() }),
+            0 if self.dice.one_in(2) => {
+                let (seq, attempt) = self.place();
+                let (arrived, total) = (self.dice.number(), self.dice.number());
+                let progress = Some(ProgressReport { seq, attempt, arrived, total });
+                Ask::Heartbeat(Heartbeat { sent_at: self.dice.number(), progress })
+            }
+            0 => Ask::Heartbeat(Heartbeat { sent_at: self.dice.number(), progress: None }),
             1 => Ask::Announce(self.announce(generation)),
             2 | 3 => Ask::Sealed(Sealed { generation, sums: self.sums() }),
             4 | 5 => {

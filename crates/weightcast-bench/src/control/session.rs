@@ -197,7 +197,7 @@ impl LightSession {
 
     /// Sends a heartbeat now; the latency of its answer is recorded.
     pub(crate) fn heartbeat(&self) {
-        let heartbeat = wire::Heartbeat { sent_at: self.shared.record.now() };
+        let heartbeat = wire::Heartbeat { sent_at: self.shared.record.now(), progress: None };
         let _full = self.frames.try_send(frame(client_frame::Body::Heartbeat(heartbeat)));
     }
 }
@@ -253,7 +253,7 @@ async fn keep_alive(
         if shared.over.load(Ordering::Relaxed) {
             return;
         }
-        let heartbeat = wire::Heartbeat { sent_at: shared.record.now() };
+        let heartbeat = wire::Heartbeat { sent_at: shared.record.now(), progress: None };
         if frames.send(frame(client_frame::Body::Heartbeat(heartbeat))).await.is_err() {
             return;
         }

@@ -112,4 +112,18 @@ pub enum ClientMessage {
         /// Time left to drain readers.
         deadline: Span,
     },
+    /// Renews the lease as [`ClientMessage::Heartbeat`] does, and tells how far the shard's read is. For
+    /// people: the server decides nothing by the numbers.
+    Progress {
+        /// The client's own clock, returned as it is (T1).
+        sent_at: u64,
+        /// The `replicate` or `update`.
+        seq: OpSeq,
+        /// The assignment that is read.
+        attempt: Attempt,
+        /// Bytes that have arrived, with those that an earlier assignment has left.
+        arrived: u64,
+        /// Bytes of the shard's whole read.
+        total: u64,
+    },
 }

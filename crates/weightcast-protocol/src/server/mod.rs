@@ -149,6 +149,10 @@ impl Server {
             ClientMessage::Heartbeat { sent_at } => {
                 self.membership().heartbeat(now, from.session, sent_at)
             }
+            ClientMessage::Progress { sent_at, seq, attempt, arrived, total } => {
+                self.membership().heartbeat(now, from.session, sent_at);
+                self.transfers().progress(now, from, (seq, attempt), arrived, total);
+            }
             ClientMessage::Close { deadline } => self.membership().close(now, from, deadline),
             _ if recovering => {} // a group does nothing before it is whole (T3)
             ClientMessage::Call { seq, deadline, call } => {

@@ -37,6 +37,8 @@ pub struct SessionConfig {
     pub slow_pace: u64,
     /// A slow read stays at its source if the read would end within this time.
     pub slow_patience: Span,
+    /// How often the server is told the progress of a read, for people. `None`: never.
+    pub progress_every: Option<Span>,
     /// Whether the runtime can serve memory that is still being filled, and continue a read at
     /// another source ([`super::Output::ExposeFilling`]). If not, every read begins anew.
     pub relays: bool,
@@ -49,7 +51,7 @@ impl SessionConfig {
     /// `server`: one address, or several with commas between them.
     ///
     /// The defaults: 60 s to find another server, 10 s for a stream to one, 2 s for its answer, 10 %
-    /// margin, 3 heartbeats a lease, 1 s grace, pauses of 50 ms to 1 s, no relays.
+    /// margin, 3 heartbeats a lease, 1 s grace, pauses of 50 ms to 1 s, no progress told, no relays.
     pub fn new(open: Open, server: impl Into<String>) -> Self {
         let server = server.into();
         Self {
@@ -67,6 +69,7 @@ impl SessionConfig {
             pace_window: crate::limits::PACE_WINDOW,
             slow_pace: crate::limits::SLOW_PACE,
             slow_patience: crate::limits::SLOW_PATIENCE,
+            progress_every: None,
             relays: false,
             safeguards: Default::default(),
         }

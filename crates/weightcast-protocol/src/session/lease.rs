@@ -78,8 +78,13 @@ impl Lease {
 
     /// A heartbeat to be sent now.
     pub(super) fn heartbeat(&mut self, now: Time, config: &SessionConfig) -> ClientMessage {
+        self.beats(now, config);
+        ClientMessage::Heartbeat { sent_at: now.0 }
+    }
+
+    /// A message leaves now that renews the lease: the next heartbeat is due so much later.
+    pub(super) fn beats(&mut self, now: Time, config: &SessionConfig) {
         let per_lease = config.heartbeats_per_lease.max(1).into();
         self.heartbeat_at = now + self.ttl.scaled(1, per_lease);
-        ClientMessage::Heartbeat { sent_at: now.0 }
     }
 }

@@ -1,6 +1,7 @@
 //! How fast a read is. A shard that gets far less than it could tells the server, which moves the
 //! shard to another source if one is free (L2). The pace is measured in windows; the time for
 //! planning and connecting does not count.
+//! Between the ends of windows a read is measured so that the server can show its progress to people.
 
 use super::config::SessionConfig;
 use crate::Time;
@@ -11,7 +12,7 @@ const FAR_LESS: u64 = 8;
 /// Progress of a read, as [`Output::Measure`](super::Output::Measure) asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadProgress {
-    /// Bytes that have arrived in this read.
+    /// Bytes that have arrived, with those that an earlier read has left.
     pub arrived: u64,
     /// Bytes that are still to come.
     pub left: u64,
@@ -22,19 +23,51 @@ pub struct ReadProgress {
 /// The pace of one read.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// When the pace is measured next.
-    pub(super) at: Time,
+    /// When the window ends.
+    at: Time,
+    /// When the server is told next how far the read is; `None` if the server is not told.
+    report_at: Option<Time>,
+    /// The last measurement was for the report alone.
+    only_reports: bool,
     /// When the pace was measured last, and how many bytes had arrived.
     since: Option<(Time, u64)>,
 }
 
 impl Pace {
-    pub(super) fn new(at: Time) -> Self {
-        Self { at, since: None }
+    /// Of a read that begins now.
+    pub(super) fn new(now: Time, config: &SessionConfig) -> Self {
+        Self {
+            at: now + config.pace_window,
+            report_at: config.progress_every.map(|every| now + every),
+            only_reports: false,
+            since: None,
+        }
     }
 
-    /// Bytes a second since the last measurement.
+    /// When the read is measured next.
+    pub(super) fn next(&self) -> Time {
+        self.report_at.map_or(self.at, |at| at.min(self.at))
+    }
+
+    /// The read is measured now. Each measurement is told, so the next report is due a whole pause later.
+    pub(super) fn ask(&mut self, now: Time, config: &SessionConfig) {
+        self.only_reports = self.at > now;
+        if !self.only_reports {
+            self.at = now + config.pace_window;
+        }
+        self.report_at = config.progress_every.map(|every| now + every);
+    }
+
+    /// Whether the server is told what was measured.
+    pub(super) fn reports(&self) -> bool {
+        self.report_at.is_some()
+    }
+
+    /// Bytes a second since the last window's end. `None` if no window has ended now.
     pub(super) fn measure(&mut self, now: Time, arrived: u64) -> Option<u64> {
+        if self.only_reports {
+            return None;
+        }
         let (then, had) = self.since.replace((now, arrived))?;
         let nanos = u128::from((now - then).0);
         let bytes = u128::from(arrived.saturating_sub(had));

@@ -34,7 +34,7 @@ impl ShardWork<'_> {
             Some(_) => (false, false),
             None => (resumes, resumes),
         };
-        let pace = Pace::new(now + self.config.pace_window);
+        let pace = Pace::new(now, self.config);
         let transfer = ShardTransfer { read, carried, pace, catalog, sums: None, report: None };
         pending.transfer = Some(transfer);
         let deadline = pending.deadline;

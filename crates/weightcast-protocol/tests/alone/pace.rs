@@ -116,6 +116,60 @@ fn a_pace_is_over_the_time_that_has_passed_since_the_last_look() {
     assert_eq!(passes(&mut alone, (seq, 1), 9, MUCH), Some(0), "less than there was is nothing");
 }
 
+/// With reports between the ends of windows, the pace is what it is without.
+#[test]
+fn the_server_is_told_how_far_a_read_is_in_place_of_a_heartbeat() {
+    let progress_every = Some(SECOND);
+    let config = SessionConfig { slow_pace: 1_000, slow_patience: SECOND, ..lonely() };
+    let mut alone = Alone::open(SessionConfig { progress_every, pace_window: WINDOW, ..config });
+    let seq = alone.reads(1, false);
+    let mut told = Vec::new();
+    for second in 1..=8 {
+        let at = START + Span::from_secs(second);
+        assert_eq!(alone.session.next_timeout(), Some(at), "heartbeats are due later");
+        let outputs = alone.at(at);
+        assert_eq!(outputs, [Output::Measure { seq, attempt: Attempt(1) }], "{second}");
+        alone.say(ServerMessage::HeartbeatAck { sent_at: at.0 });
+        let progress = ReadProgress { arrived: 500 * second, left: MUCH, shard: 1 };
+        alone.session.handle_progress(alone.now, seq, Attempt(1), progress);
+        told.extend(sent(&alone.take()).into_iter().cloned());
+    }
+    let progress = |second: u64| ClientMessage::Progress {
+        sent_at: (START + Span::from_secs(second)).0,
+        seq,
+        attempt: Attempt(1),
+        arrived: 500 * second,
+        total: 500 * second + MUCH,
+    };
+    let slow = ClientMessage::Slow { seq, attempt: Attempt(1), shard: 1, bytes_per_s: 500 };
+    let mut expected: Vec<ClientMessage> = (1..=8).map(progress).collect();
+    // The first window has nothing to compare with; the others end with every second report.
+    [8, 6, 4].into_iter().for_each(|after| expected.insert(after, slow.clone()));
+    assert_eq!(told, expected);
+}
+
+/// Where the runtime has nothing to say, or the read is over, heartbeats go on as ever.
+#[test]
+fn a_read_without_progress_is_kept_alive_by_heartbeats() {
+    let config = SessionConfig { progress_every: Some(SECOND), ..lonely() };
+    let mut alone = Alone::open(config);
+    let seq = alone.reads(1, false);
+    let beats = |alone: &mut Alone, second: u64| {
+        let at = START + Span::from_secs(second);
+        let outputs = alone.at(at);
+        alone.say(ServerMessage::HeartbeatAck { sent_at: at.0 });
+        outputs.iter().any(|o| matches!(o, Output::Send(ClientMessage::Heartbeat { .. })))
+    };
+    assert!((1..=4).any(|second| beats(&mut alone, second)));
+    let progress = ReadProgress { arrived: u64::MAX, left: u64::MAX, shard: 0 };
+    alone.session.handle_progress(alone.now, seq, Attempt(2), progress);
+    assert!(sent(&alone.take()).is_empty(), "of another read");
+    alone.session.handle_progress(alone.now, seq, Attempt(1), progress);
+    let outputs = alone.take();
+    let said = sent(&outputs);
+    assert!(matches!(*said[0], ClientMessage::Progress { total: u64::MAX, .. }), "{said:?}");
+}
+
 #[test]
 fn nobody_is_told_of_a_read_that_is_over_or_was_replaced() {
     let (mut alone, seq) = reading();

@@ -98,6 +98,8 @@ pub struct Cluster {
     pub auto_seed: bool,
     /// Sessions of processes started from now on serve what they are being filled with.
     pub relays: bool,
+    /// How often sessions of processes started from now on tell how far their reads are.
+    pub progress_every: Option<Span>,
     /// Whether streams can be opened.
     pub reachable: bool,
     to_server: VecDeque<(ConnectionId, ClientMessage)>,
@@ -177,6 +179,7 @@ impl Cluster {
             auto_offload: true,
             auto_seed: true,
             relays: false,
+            progress_every: None,
             reachable: true,
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
@@ -205,6 +208,7 @@ impl Cluster {
         self.places.insert(index, open.location.clone());
         let mut config = SessionConfig::new(open, servers);
         config.relays = self.relays;
+        config.progress_every = self.progress_every;
         config.reconnect = self.reconnect;
         self.clients.push(Client {
             session: Session::new(config, self.now),

@@ -58,7 +58,7 @@ impl WithinLease {
             ClientMessage::Open(_) => {
                 self.opens.insert(stream, at);
             }
-            ClientMessage::Heartbeat { sent_at } => {
+            ClientMessage::Heartbeat { sent_at } | ClientMessage::Progress { sent_at, .. } => {
                 // A repeated heartbeat keeps the time of the first one, which ends the lease
                 // earlier.
                 self.heartbeats.entry((session, *sent_at)).or_insert(at);

@@ -164,7 +164,7 @@ fn heard(message: &ClientMessage) -> Option<String> {
             format!("accuses its source, attempt {attempt}: {failure:?}")
         }
         ClientMessage::Close { .. } => "closes".to_owned(),
-        ClientMessage::Heartbeat { .. } => return None,
+        ClientMessage::Heartbeat { .. } | ClientMessage::Progress { .. } => return None,
         #[allow(unreachable_patterns, reason = "messages to come")]
         other => format!("{other:?}"),
     })

@@ -18,10 +18,13 @@ impl World {
     ) {
         let local = self.processes[life.process].clock.local(self.now);
         self.observe(Fact::Sent { life: (life.process, life.life), stream, local, message });
-        // These three need no lease: they ask for one, renew it, or give it up.
+        // These need no lease: they ask for one, renew it, or give it up.
         let free = matches!(
             message,
-            ClientMessage::Open(_) | ClientMessage::Heartbeat { .. } | ClientMessage::Close { .. }
+            ClientMessage::Open(_)
+                | ClientMessage::Heartbeat { .. }
+                | ClientMessage::Progress { .. }
+                | ClientMessage::Close { .. }
         );
         if !free {
             self.acts(life, Act::Reports);

@@ -221,6 +221,7 @@ fn session_config(
     };
     let mut config = SessionConfig::new(open, server.to_owned());
     config.relays = true;
+    config.progress_every = Some(weightcast_protocol::limits::PROGRESS_EVERY);
     config.reconnect = span(options.reconnect);
     Ok(config)
 }

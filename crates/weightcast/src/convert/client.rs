@@ -65,7 +65,16 @@ pub(crate) fn client_message(frame: wire::ClientFrame) -> Result<ClientMessage, 
             nonce: Nonce(m.nonce),
             sum: m.sum,
         },
-        Body::Heartbeat(m) => ClientMessage::Heartbeat { sent_at: m.sent_at },
+        Body::Heartbeat(wire::Heartbeat { sent_at, progress }) => match progress {
+            None => ClientMessage::Heartbeat { sent_at },
+            Some(m) => ClientMessage::Progress {
+                sent_at,
+                seq: OpSeq(m.seq),
+                attempt: Attempt(m.attempt),
+                arrived: m.arrived,
+                total: m.total,
+            },
+        },
         Body::Close(m) => ClientMessage::Close { deadline: Span(m.deadline_ns) },
     })
 }
@@ -118,7 +127,14 @@ pub(crate) fn client_frame(message: ClientMessage) -> wire::ClientFrame {
         ClientMessage::Proof { generation, nonce, sum } => {
             Body::Proof(wire::Proof { generation: generation.0, nonce: nonce.0, sum })
         }
-        ClientMessage::Heartbeat { sent_at } => Body::Heartbeat(wire::Heartbeat { sent_at }),
+        ClientMessage::Heartbeat { sent_at } => {
+            Body::Heartbeat(wire::Heartbeat { sent_at, progress: None })
+        }
+        ClientMessage::Progress { sent_at, seq, attempt, arrived, total } => {
+            let (seq, attempt) = (seq.0, attempt.0);
+            let progress = Some(wire::ProgressReport { seq, attempt, arrived, total });
+            Body::Heartbeat(wire::Heartbeat { sent_at, progress })
+        }
         ClientMessage::Close { deadline } => Body::Close(wire::Close { deadline_ns: deadline.0 }),
     };
     wire::ClientFrame { body: Some(body) }

@@ -12,6 +12,7 @@ pub(super) mod model;
 pub(super) mod models;
 pub(super) mod numbers;
 pub(super) mod observed;
+pub(super) mod progress;
 pub(super) mod retention;
 pub(super) mod seeding;
 pub(super) mod serving;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::message::{Answer, Assignment, Call};
+use crate::server::stores::progress::ShardProgress;
 use crate::{
     Attempt, CallError, Condition, ContentDigest, Generation, Incarnation, OpSeq, Selector,
     ShardSums, Time, Version,
@@ -47,6 +48,8 @@ pub(in crate::server) struct GroupTransfer {
     pub(in crate::server) void: bool,
     /// Shards that serve what they have read since `since`, and at which generation.
     pub(in crate::server) filling: BTreeMap<u32, Generation>,
+    /// How far the shards are, as they tell; of those that have told.
+    pub(in crate::server) progress: BTreeMap<u32, ShardProgress>,
     /// What was assigned last; set as long as shards may be reading.
     pub(in crate::server) assignment: Option<Assignment>,
     /// Shards that have read the current attempt.

@@ -6,6 +6,7 @@ pub(super) mod commit;
 pub(super) mod drain;
 pub(super) mod filling;
 pub(super) mod pace;
+pub(super) mod progress;
 pub(super) mod replicate;
 pub(super) mod source_loss;
 pub(super) mod staging;

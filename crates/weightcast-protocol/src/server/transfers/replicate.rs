@@ -219,6 +219,7 @@ impl TransferHandler<'_> {
         transfer.attempt = transfer.attempt.next();
         if transfer.since == Attempt(0) || std::mem::take(&mut transfer.void) {
             transfer.since = transfer.attempt;
+            transfer.progress.clear();
         }
         transfer.assignment = Some(assignment.clone());
         transfer.prepared.clear();

@@ -37,6 +37,7 @@ impl TransferHandler<'_> {
             Phase::Reading if loss.suspect => {
                 transfer.void = true;
                 transfer.filling.clear();
+                transfer.progress.clear();
                 // Readers of a group with a staged update read its old copy, which is good.
                 if !transfer.staged {
                     self.spoil_readers(reader, reason);

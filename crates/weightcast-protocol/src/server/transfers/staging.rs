@@ -20,6 +20,7 @@ impl TransferHandler<'_> {
     /// releases its sources. The readers of its old copy finish, as before any change of memory.
     pub(super) fn verified_beside(&mut self, now: Time, incarnation: Incarnation) {
         self.counters.staged += 1;
+        self.groups.pending_transfer(incarnation).progress.clear();
         self.release_edge(incarnation);
         let model = self.groups.of(&incarnation).model.clone();
         self.models.of_mut(&model).landing.insert(incarnation);

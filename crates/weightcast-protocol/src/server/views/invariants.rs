@@ -1,9 +1,11 @@
 //! What must hold after every event, as code. A violation is a bug of the server.
 
+use crate::Attempt;
 use crate::server::Server;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::timers::Timer;
+use crate::server::stores::transaction::Phase;
 use crate::server::stores::violation::{Violation, ensure};
 
 impl Server {
@@ -87,9 +89,27 @@ impl Server {
         ensure(group.over.is_none() || group.active.is_none(), "G1", || {
             format!("{name} is at its end and has a pending call")
         })?;
+        self.validate_progress(group)?;
         ensure(group.transactions.len() <= self.config.limits.calls_ahead + 1, "T5", || {
             format!("{name} has {} calls recorded", group.transactions.len())
         })
+    }
+
+    /// T5: shards have told their progress only while their group reads or waits for a further source.
+    fn validate_progress(&self, group: &Group) -> Result<(), Violation> {
+        let Some(transfer) = group.transfer() else { return Ok(()) };
+        let (name, phase) = (&group.replica, transfer.phase);
+        let reads = transfer.attempt > Attempt(0)
+            && matches!(phase, Phase::Waiting | Phase::Draining | Phase::Reading);
+        ensure(reads || transfer.progress.is_empty(), "T5", || {
+            format!("{name} is {phase:?} and has told progress")
+        })?;
+        for (shard, progress) in &transfer.progress {
+            ensure(*shard < group.num_shards && progress.arrived <= progress.total, "T5", || {
+                format!("shard {shard} of {name} has told of {progress:?}")
+            })?;
+        }
+        Ok(())
     }
 
     /// T5: every timer has a subject that exists, and is set once, so clients can't make the queue

@@ -32,7 +32,7 @@ impl Session {
     pub(in crate::session) fn measures_at(&self) -> Option<Time> {
         let transfer = self.calls.transfer()?;
         let reads = transfer.runs() && transfer.read.staging != Staging::Installing;
-        reads.then_some(transfer.pace.at)
+        reads.then_some(transfer.pace.next())
     }
 
     pub(in crate::session) fn measure_if_due(&mut self, now: Time) {
@@ -41,7 +41,7 @@ impl Session {
         }
         let Some(pending) = &mut self.calls.pending else { return };
         let Some(transfer) = &mut pending.transfer else { return };
-        transfer.pace.at = now + self.config.pace_window;
+        transfer.pace.ask(now, &self.config);
         let (seq, attempt) = (pending.seq, transfer.read.attempt);
         self.outputs.push_back(Output::Measure { seq, attempt });
     }
@@ -56,11 +56,25 @@ impl Session {
     ) {
         self.tick(now);
         let Some(transfer) = self.calls.running(seq, attempt) else { return };
-        let Some(bytes_per_s) = transfer.pace.measure(now, progress.arrived) else { return };
+        let pace = transfer.pace.measure(now, progress.arrived);
+        if transfer.pace.reports() {
+            self.report_progress(now, seq, attempt, progress);
+        }
+        let Some(bytes_per_s) = pace else { return };
         if self.best_pace.is_slow(bytes_per_s, progress, &self.config) {
             let shard = progress.shard;
             self.send(ClientMessage::Slow { seq, attempt, shard, bytes_per_s });
         }
+    }
+
+    /// Tells the server how far the read is, in place of the next heartbeat.
+    fn report_progress(&mut self, now: Time, seq: OpSeq, attempt: Attempt, progress: ReadProgress) {
+        if let Some(lease) = self.lease.as_mut().filter(|_| self.link.is_open()) {
+            lease.beats(now, &self.config);
+        }
+        let ReadProgress { arrived, left, .. } = progress;
+        let (sent_at, total) = (now.0, arrived.saturating_add(left));
+        self.send(ClientMessage::Progress { sent_at, seq, attempt, arrived, total });
     }
 
     /// The published memory has been digested. Void if the memory was published anew meanwhile.

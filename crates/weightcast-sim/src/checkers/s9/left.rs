@@ -98,7 +98,7 @@ impl NobodyLeft {
         let shard = (group, who.shard);
         self.unlinked.remove(&shard);
         match message {
-            ClientMessage::Heartbeat { .. } => {
+            ClientMessage::Heartbeat { .. } | ClientMessage::Progress { .. } => {
                 self.renewed.insert(shard, now);
             }
             ClientMessage::Announce(announcement) => self.announced(shard, announcement),

@@ -14,7 +14,7 @@ use weightcast_protocol::{
 pub(super) struct MessageDraw(pub(super) u64);
 
 impl MessageDraw {
-    pub(super) const CLIENT_MESSAGES: u64 = 14;
+    pub(super) const CLIENT_MESSAGES: u64 = 15;
     pub(super) const SERVER_MESSAGES: u64 = 17;
 
     fn next(&mut self) -> u64 {
@@ -221,6 +221,10 @@ impl MessageDraw {
                 ClientMessage::Proof { generation, nonce, sum }
             }
             12 => ClientMessage::Heartbeat { sent_at: self.number() },
+            13 => {
+                let (sent_at, arrived, total) = (self.number(), self.number(), self.number());
+                ClientMessage::Progress { sent_at, seq, attempt, arrived, total }
+            }
             _ => ClientMessage::Close { deadline },
         }
     }
