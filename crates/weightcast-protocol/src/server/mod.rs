@@ -61,9 +61,11 @@ pub use stores::violation::Violation;
 pub use transfers::choose::Drawbacks;
 pub use views::inspect::Inspection;
 pub use views::preview::{Preview, PreviewedChoice};
+pub use views::reading::ReadingSnapshot;
 pub use views::snapshot::{
     ModelSnapshot, PendingCall, ReadEdge, ReplicaSnapshot, ReplicaState, ShardSnapshot, Snapshot,
 };
+pub use views::staleness::Staleness;
 pub use waits::Why;
 
 use crate::message::ClientMessage;

@@ -30,9 +30,11 @@ pub(crate) fn replica(number: u64) -> ReplicaSnapshot {
         offload_seeding: false,
         state: ReplicaState::Empty,
         version: None,
+        staleness: None,
         proved: false,
         shards: vec![],
         pending: None,
+        reading: None,
     }
 }
 

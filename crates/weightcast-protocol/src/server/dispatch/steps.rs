@@ -51,7 +51,7 @@ impl Server {
         match transaction.call {
             Call::Register { .. } => self.calls().advance_register(incarnation),
             Call::Unregister => self.calls().advance_unregister(incarnation),
-            Call::Publish { .. } => self.versions().advance_publish(incarnation),
+            Call::Publish { .. } => self.versions().advance_publish(now, incarnation),
             Call::Unpublish => self.versions().advance_unpublish(now, incarnation),
             Call::Replicate { .. } | Call::Update { .. } => {
                 let onward = self.transfers().advance(now, incarnation);

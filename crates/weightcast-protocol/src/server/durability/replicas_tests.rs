@@ -104,8 +104,11 @@ fn whoever_is_gone_is_in_no_book() {
 /// Both list a copy of version 1, as offload replicas do.
 fn copies(trust: [Trust; 2]) -> (Server, [Incarnation; 2]) {
     let (mut server, offloads) = server();
-    let content =
-        crate::server::stores::model::Content { catalog: ContentDigest::default(), sum: None };
+    let content = crate::server::stores::model::Content {
+        catalog: ContentDigest::default(),
+        sum: None,
+        since: crate::server::stores::observed::Observed(Time(0)),
+    };
     model(&mut server).known.insert(version(1), content);
     for (offload, trust) in offloads.into_iter().zip(trust) {
         let group = group(&mut server, offload);

@@ -8,6 +8,7 @@
 use crate::message::{Announcement, Holding, Open, Role, ServerMessage};
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::model::Content;
+use crate::server::stores::observed::Observed;
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::timers::Timer;
 use crate::{CallError, Generation, Incarnation, Safeguard, Ticket, Time};
@@ -88,13 +89,13 @@ impl MembershipHandler<'_> {
         group.member_mut(from.shard).announced = Some(announcement);
         let here = group.members.values().filter(|m| m.announced.is_some()).count();
         if here == group.num_shards as usize {
-            self.recover(from.group);
+            self.recover(now, from.group);
             self.durability().seed_came_over(now, from.group);
         }
     }
 
     /// All shards have announced: the group goes on, or breaks if they differ.
-    fn recover(&mut self, incarnation: Incarnation) {
+    fn recover(&mut self, now: Time, incarnation: Incarnation) {
         let group = self.groups.of_mut(&incarnation);
         let announced: Vec<Announcement> =
             group.members.values().filter_map(|m| m.announced.clone()).collect();
@@ -127,7 +128,7 @@ impl MembershipHandler<'_> {
             .filter_map(|shard| shard.held.map(|held| (shard.generation, held)))
             .collect();
         if held.len() == announced.len() {
-            self.restore(incarnation, &held);
+            self.restore(now, incarnation, &held);
         }
         // The recovered copy may free other groups that each seemed to hold the last copy of a
         // version.
@@ -135,7 +136,7 @@ impl MembershipHandler<'_> {
     }
 
     /// Lists the group's copy again, unless the copy is refused or was withdrawn.
-    fn restore(&mut self, incarnation: Incarnation, held: &[(Generation, Holding)]) {
+    fn restore(&mut self, now: Time, incarnation: Incarnation, held: &[(Generation, Holding)]) {
         let Holding { version, catalog, .. } = held[0].1;
         // A version that an earlier server sealed keeps its sum; holders do not define it anew.
         // Every `proved` of the group is about this version: `check_claims` compared each shard's
@@ -155,7 +156,8 @@ impl MembershipHandler<'_> {
         let model = self.models.of_mut(&name);
         model.epoch = model.epoch.max(version.epoch);
         if !model.known.contains_key(&version) {
-            self.copies().remember(&name, version, Content { catalog, sum });
+            let content = Content { catalog, sum, since: Observed(now) };
+            self.copies().remember(&name, version, content);
             // Readers that have read the whole version can commit, now that its sum is known.
             self.agenda.wake_all(self.edges.filling(&name, version).filter(|_| sum.is_some()));
         }

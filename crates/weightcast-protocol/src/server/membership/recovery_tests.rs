@@ -368,7 +368,7 @@ fn what_was_sealed_is_not_defined_again() {
             let sum = Some(Sum([sum, 0]));
             let proved = Some(Proved { version: version(4), catalog: CATALOG, sum });
             if knows {
-                let content = Content { catalog: CATALOG, sum };
+                let content = Content { catalog: CATALOG, sum, since: Observed(Time(0)) };
                 server.copies().remember("policy", version(4), content);
             } else {
                 server.at(group).members.get_mut(&of).expect("a prop").proved = proved;
@@ -383,7 +383,7 @@ fn what_was_sealed_is_not_defined_again() {
     // Nor are its tensors.
     let mut server = later();
     let group = comes(&mut server, "r", 1);
-    let content = Content { catalog: ContentDigest([9; 16]), sum: None };
+    let content = Content { catalog: ContentDigest([9; 16]), sum: None, since: Observed(Time(0)) };
     server.copies().remember("policy", version(4), content);
     bring(&mut server, group, &brings(1, 4));
     let held = server.groups[&group].held.as_ref().expect("it brought it");

@@ -53,6 +53,8 @@ pub(in crate::server) struct Content {
     pub(in crate::server) catalog: ContentDigest,
     /// Its folded digest, once a replica has sealed it.
     pub(in crate::server) sum: Option<Sum>,
+    /// When it was first known here.
+    pub(in crate::server) since: Observed<Time>,
 }
 
 /// What a selector means now.

@@ -10,7 +10,7 @@ fn group(number: u64) -> Incarnation {
 }
 
 fn content() -> Content {
-    Content { catalog: ContentDigest::default(), sum: None }
+    Content { catalog: ContentDigest::default(), sum: None, since: Observed(Time(0)) }
 }
 
 /// Draws numbers below a bound, the same in every run.

@@ -5,7 +5,8 @@ use crate::server::contexts::GroupCtx;
 use crate::server::rooms::VersionHandler;
 use crate::server::stores::group::Group;
 use crate::server::stores::model::{Content, Model};
-use crate::{CallError, ContentDigest, Generation, Incarnation, Safeguard, Version};
+use crate::server::stores::observed::Observed;
+use crate::{CallError, ContentDigest, Generation, Incarnation, Safeguard, Time, Version};
 
 fn misuse(detail: String) -> CallError {
     CallError::Misuse { detail }
@@ -30,7 +31,7 @@ impl VersionHandler<'_> {
         }
     }
 
-    pub(in crate::server) fn advance_publish(&mut self, incarnation: Incarnation) {
+    pub(in crate::server) fn advance_publish(&mut self, now: Time, incarnation: Incarnation) {
         let publisher = self.books().group(incarnation);
         let transaction = publisher.group.pending();
         let whole = transaction.is_whole(publisher.group.num_shards)
@@ -48,12 +49,13 @@ impl VersionHandler<'_> {
                 _ => None,
             })
             .collect();
-        let result = self.publish(incarnation, &calls);
+        let result = self.publish(now, incarnation, &calls);
         self.calls().finish(incarnation, result.map(|version| Answer::Published { version }));
     }
 
     fn publish(
         &mut self,
+        now: Time,
         incarnation: Incarnation,
         calls: &[(u64, ContentDigest, Generation)],
     ) -> Result<Version, CallError> {
@@ -76,7 +78,7 @@ impl VersionHandler<'_> {
         let version = publisher.version_to_publish(number)?;
         check_catalog(model, version, catalog, &group.replica)?;
         if !model.known.contains_key(&version) {
-            let content = Content { catalog, sum: None };
+            let content = Content { catalog, sum: None, since: Observed(now) };
             let name = group.model.clone();
             self.copies().remember(&name, version, content);
         }
@@ -205,7 +207,7 @@ mod tests {
                             server.copies().remember(
                                 "policy",
                                 of(epoch),
-                                Content { catalog: CATALOG, sum },
+                                Content { catalog: CATALOG, sum, since: Observed(Time(0)) },
                             );
                         }
                         server.at(group).role = role;
@@ -238,7 +240,8 @@ mod tests {
             server.at(group).role = role;
             if role != Role::Trainer {
                 assert!(server.books().group(group).version_to_publish(5).is_err(), "of what?");
-                let content = Content { catalog: CATALOG, sum: Some(Sum([1, 1])) };
+                let content =
+                    Content { catalog: CATALOG, sum: Some(Sum([1, 1])), since: Observed(Time(0)) };
                 server.copies().remember("policy", version(5), content);
             }
             for (number, may) in [(4, role == Role::Trainer), (5, true), (6, role == Role::Trainer)]
@@ -247,13 +250,13 @@ mod tests {
                 assert_eq!(said.ok(), may.then_some(version(number)), "{role:?}");
             }
             let call = (5, CATALOG, Generation(3));
-            assert_eq!(server.versions().publish(group, &[call]), Ok(version(5)));
+            assert_eq!(server.versions().publish(Time(9), group, &[call]), Ok(version(5)));
             let held = server.groups[&group].held.as_ref().expect("just published");
             assert_eq!((held.authored, held.sealed), (role == Role::Trainer, false));
             assert_eq!(held.generations, [Generation(3)]);
             // Once more changes nothing, at whatever generation.
             assert_eq!(
-                server.versions().publish(group, &[(5, CATALOG, Generation(4))]),
+                server.versions().publish(Time(9), group, &[(5, CATALOG, Generation(4))]),
                 Ok(version(5))
             );
             let held = server.groups[&group].held.as_ref().expect("just published");
@@ -275,14 +278,18 @@ mod tests {
             let group = server.prop("g", 1);
             server.at(group).role = role;
             let catalog = CATALOG;
-            server.copies().remember("policy", version(5), Content { catalog, sum });
+            server.copies().remember(
+                "policy",
+                version(5),
+                Content { catalog, sum, since: Observed(Time(0)) },
+            );
             server.terms.window_until = recovers.then_some(crate::Time(99));
             let call = Call::Publish { version: 5, catalog, generation: Generation(3) };
             let arrived = std::iter::once((0, call.clone())).collect();
             server.has_called(group, call).arrived = arrived;
             let begins = server.versions().start_publish(group, 5).is_ok();
             assert_eq!(begins, expected != Some(false), "{recovers}, {sum:?}, {role:?}");
-            server.versions().advance_publish(group);
+            server.versions().advance_publish(Time(9), group);
             let ended = server.groups[&group].active.is_none();
             let held = server.groups[&group].held.is_some();
             assert_eq!(ended.then_some(held), expected, "{recovers}, {sum:?}, {role:?}");

@@ -113,6 +113,7 @@ mod tests {
     use crate::Sum;
     use crate::server::Server;
     use crate::server::props::{server, version};
+    use crate::server::stores::observed::Observed;
 
     fn sums(part: u64) -> ShardSums {
         let sum = Sum([part, 0]);
@@ -126,7 +127,11 @@ mod tests {
         server.holds(group, version(1));
         let held = server.at(group).held.as_mut().expect("just set");
         (held.sealed, held.authored) = (false, authored);
-        let content = crate::server::stores::model::Content { catalog: held.catalog, sum: None };
+        let content = crate::server::stores::model::Content {
+            catalog: held.catalog,
+            sum: None,
+            since: Observed(crate::Time(0)),
+        };
         server.copies().remember("policy", version(1), content);
         (server, group)
     }

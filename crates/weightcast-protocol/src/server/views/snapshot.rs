@@ -9,6 +9,8 @@ use crate::server::stores::group::Group;
 use crate::server::stores::model::Model;
 use crate::server::stores::retention::RetentionLoss;
 use crate::server::stores::trust::Trust;
+use crate::server::views::reading::ReadingSnapshot;
+use crate::server::views::staleness::{Ages, Staleness};
 use crate::{
     CallDurations, Epoch, Generation, Incarnation, OpSeq, Revision, Span, Term, Time, Version,
 };
@@ -73,6 +75,8 @@ pub struct ReplicaSnapshot {
     pub state: ReplicaState,
     /// The version that it holds.
     pub version: Option<Version>,
+    /// How far behind the newest version that is, if it holds one.
+    pub staleness: Option<Staleness>,
     /// Whether it has shown the bytes, or defined the version; retention relies on such copies
     /// only.
     pub proved: bool,
@@ -80,6 +84,8 @@ pub struct ReplicaSnapshot {
     pub shards: Vec<ShardSnapshot>,
     /// The call that has no result yet.
     pub pending: Option<PendingCall>,
+    /// What it reads, and how far it is.
+    pub reading: Option<ReadingSnapshot>,
 }
 
 /// What a replica is doing.
@@ -186,7 +192,9 @@ impl Server {
 
     fn model_snapshot(&self, now: Time, name: &str, model: &Model) -> ModelSnapshot {
         let groups = self.groups.values().filter(|group| group.model == name);
-        let mut replicas: Vec<_> = groups.map(|g| self.replica_snapshot(now, g)).collect();
+        let ages = Ages::of(model);
+        let mut replicas: Vec<_> =
+            groups.map(|group| self.replica_snapshot(now, group, &ages)).collect();
         replicas.sort_by(|a, b| (&a.name, a.incarnation).cmp(&(&b.name, b.incarnation)));
         let replica = |group: Incarnation| self.groups.of(&group).replica.clone();
         let edges = self.edges.all().filter(|(reader, ..)| self.groups.of(reader).model == name);
@@ -213,7 +221,7 @@ impl Server {
         }
     }
 
-    fn replica_snapshot(&self, now: Time, group: &Group) -> ReplicaSnapshot {
+    fn replica_snapshot(&self, now: Time, group: &Group, ages: &Ages) -> ReplicaSnapshot {
         let shards = group.members.iter().map(|(shard, member)| {
             let entry = self.sessions.of(&member.session);
             let held = group.held.as_ref();
@@ -245,9 +253,11 @@ impl Server {
             offload_seeding: group.offload_seeding,
             state: self.replica_state(group),
             version: group.held.as_ref().map(|held| held.version),
+            staleness: group.held.as_ref().map(|held| ages.staleness(now, held.version)),
             proved: group.held.as_ref().is_some_and(|held| held.trust == Trust::Proved),
             shards: shards.collect(),
             pending,
+            reading: ReadingSnapshot::of(now, group),
         }
     }
 

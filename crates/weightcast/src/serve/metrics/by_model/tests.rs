@@ -23,9 +23,11 @@ pub(in crate::serve::metrics) fn replica(
         offload_seeding: false,
         state,
         version,
+        staleness: None,
         proved: true,
         shards: Vec::new(),
         pending: None,
+        reading: None,
     }
 }
 
