@@ -12,13 +12,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         "VersionStatus",
         "ReplicaStatus",
         "WhyStatus",
+        "ReadingStatus",
+        "PendingStatus",
         "ShardStatus",
         "ReaderStatus",
         "LossStatus",
     ];
     for message in printed {
-        // What `weightcast status --json` prints.
-        build = build.type_attribute(message, "#[derive(serde::Serialize)]");
+        // What `weightcast status --json` prints. A status that an older release has printed can be read.
+        let derive = "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]";
+        build = build.type_attribute(message, derive);
     }
     // Clones share the bytes.
     for field in [

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weightcast::wire::{
-    LossStatus, ModelStatus, ReaderStatus, ReplicaStatus, ShardStatus, VersionStatus,
+    LossStatus, ModelStatus, PendingStatus, ReaderStatus, ReadingStatus, ReplicaStatus,
+    ShardStatus, VersionStatus,
 };
 use weightcast::{Options, Role, Status};
 
@@ -26,17 +27,18 @@ pub(crate) fn status(
     server_status(py, status)
 }
 
-/// A dict of a message's fields under their names; those with `by` are lists of messages. A field
-/// that is missing here does not compile.
+/// A dict of the fields of a message under their names. Fields with `by` are lists of messages; fields with `of` are
+/// a message or none. A field that is missing here does not compile.
 macro_rules! dict {
-    ($py:ident, $status:ident: $message:ident { $($field:ident $(by $convert:ident)?),* }) => {{
+    ($py:ident, $status:ident: $message:ident { $($field:ident $(by $convert:ident)? $(of $one:ident)?),* }) => {{
         let $message { $($field),* } = $status;
         let dict = PyDict::new($py);
-        $(dict.set_item(stringify!($field), dict!(@value $py, $field $(, $convert)?))?;)*
+        $(dict.set_item(stringify!($field), dict!(@value $py, $field $(, by $convert)? $(, of $one)?))?;)*
         Ok(dict)
     }};
     (@value $py:ident, $field:ident) => { $field };
-    (@value $py:ident, $field:ident, $convert:ident) => { each($py, $field, $convert)? };
+    (@value $py:ident, $field:ident, by $convert:ident) => { each($py, $field, $convert)? };
+    (@value $py:ident, $field:ident, of $one:ident) => { $field.map(|of| $one($py, of)).transpose()? };
 }
 
 type Converted<'py> = PyResult<Bound<'py, PyDict>>;
@@ -58,7 +60,20 @@ fn version(py: Python<'_>, of: VersionStatus) -> Converted<'_> {
 }
 
 fn replica(py: Python<'_>, of: ReplicaStatus) -> Converted<'_> {
-    dict!(py, of: ReplicaStatus { name, role, state, version, num_shards, shards by shard, pending })
+    dict!(py, of: ReplicaStatus {
+        name, role, state, version, num_shards, shards by shard, pending, versions_behind, stale_s,
+        reading of reading_dict, pending_call of pending_dict
+    })
+}
+
+fn reading_dict(py: Python<'_>, of: ReadingStatus) -> Converted<'_> {
+    dict!(py, of: ReadingStatus {
+        version, arrived_bytes, total_bytes, bytes_per_s, remaining_s, age_s
+    })
+}
+
+fn pending_dict(py: Python<'_>, of: PendingStatus) -> Converted<'_> {
+    dict!(py, of: PendingStatus { call, shards_arrived, age_s, left_s })
 }
 
 fn shard(py: Python<'_>, of: ShardStatus) -> Converted<'_> {

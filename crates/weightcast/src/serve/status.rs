@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use weightcast_protocol::CallError;
 use weightcast_protocol::server::{
-    Counters, ModelSnapshot, ReplicaSnapshot, RetentionLoss, ShardSnapshot, Snapshot, Why,
+    Counters, ModelSnapshot, PendingCall, ReadingSnapshot, ReplicaSnapshot, RetentionLoss,
+    ShardSnapshot, Snapshot, Staleness, Why,
 };
+use weightcast_protocol::{CallError, Span};
 
 use crate::convert::{role_name, state_name};
 use crate::wire;
@@ -68,10 +69,12 @@ fn model_frame(name: String, model: ModelSnapshot) -> wire::ModelStatus {
 }
 
 fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
-    let pending = replica.pending.map(|call| {
-        let age = call.age.0 as f64 / 1e9;
+    let pending = replica.pending.as_ref().map(|call| {
+        let age = seconds(call.age);
         format!("{} ({} of {} shards, {age:.1} s)", call.call, call.arrived, replica.num_shards)
     });
+    let Staleness { versions_behind, stale } = replica.staleness.unwrap_or_default();
+    let holds = replica.staleness.is_some();
     wire::ReplicaStatus {
         name: replica.name,
         role: role_name(replica.role).to_owned(),
@@ -80,6 +83,30 @@ fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
         num_shards: replica.num_shards,
         shards: replica.shards.into_iter().map(shard_frame).collect(),
         pending,
+        versions_behind: holds.then_some(versions_behind as u64),
+        stale_s: holds.then(|| seconds(stale)),
+        reading: replica.reading.map(reading_frame),
+        pending_call: replica.pending.map(pending_frame),
+    }
+}
+
+fn reading_frame(reading: ReadingSnapshot) -> wire::ReadingStatus {
+    wire::ReadingStatus {
+        version: reading.version.number,
+        arrived_bytes: reading.arrived,
+        total_bytes: reading.total,
+        bytes_per_s: reading.bytes_per_s,
+        remaining_s: reading.remaining.map(seconds),
+        age_s: reading.age.map(seconds),
+    }
+}
+
+fn pending_frame(pending: PendingCall) -> wire::PendingStatus {
+    wire::PendingStatus {
+        call: pending.call,
+        shards_arrived: pending.arrived as u32,
+        age_s: seconds(pending.age),
+        left_s: seconds(pending.left),
     }
 }
 
@@ -91,10 +118,14 @@ fn shard_frame(shard: ShardSnapshot) -> wire::ShardStatus {
         spot: shard.location.spot,
         data_address: shard.data_address,
         connected: shard.connected,
-        lease_left_s: shard.lease_left.0 as f64 / 1e9,
+        lease_left_s: seconds(shard.lease_left),
         bytes: shard.bytes.unwrap_or(0),
         generation: shard.generation.map(|generation| generation.0),
     }
+}
+
+fn seconds(span: Span) -> f64 {
+    span.0 as f64 / 1e9
 }
 
 fn counters(counters: &Counters) -> BTreeMap<String, u64> {

@@ -24,6 +24,7 @@ fn the_largest_status_is_bounded() {
         offload_seeding: true,
         state: ReplicaState::Recovering,
         version: Some(version(at)),
+        staleness: Some(Staleness { versions_behind: usize::MAX, stale: Span(u64::MAX) }),
         proved: true,
         shards: vec![ShardSnapshot {
             shard: 0,
@@ -43,6 +44,14 @@ fn the_largest_status_is_bounded() {
             left: Span(u64::MAX),
             wants: None,
             failed: BTreeMap::new(),
+        }),
+        reading: Some(ReadingSnapshot {
+            version: version(at),
+            arrived: u64::MAX,
+            total: u64::MAX,
+            bytes_per_s: Some(u64::MAX),
+            remaining: Some(Span(u64::MAX)),
+            age: Some(Span(u64::MAX)),
         }),
     };
     let edge = |at: usize| ReadEdge {
@@ -108,6 +117,15 @@ fn told() -> (Snapshot, wire::StatusReply) {
         wants: None,
         failed: BTreeMap::new(),
     };
+    let reading = ReadingSnapshot {
+        version: version(35),
+        arrived: 36,
+        total: 37,
+        bytes_per_s: Some(38),
+        remaining: Some(Span::from_millis(39_500)),
+        age: Some(Span::from_millis(40_500)),
+    };
+    let staleness = Staleness { versions_behind: 41, stale: Span::from_millis(42_500) };
     let replica = |(role, name): (Role, &str)| ReplicaSnapshot {
         name: name.into(),
         incarnation: Incarnation { term: Term(18), number: 19 },
@@ -116,9 +134,11 @@ fn told() -> (Snapshot, wire::StatusReply) {
         offload_seeding: false,
         state: ReplicaState::Reading,
         version: (name == "t").then_some(version(21)),
+        staleness: (name == "t").then_some(staleness),
         proved: false,
         shards: if name == "t" { vec![shard.clone(), bare.clone()] } else { Vec::new() },
         pending: (name == "t").then(|| pending.clone()),
+        reading: (name == "t").then_some(reading),
     };
     let life = Incarnation { term: Term(22), number: 23 };
     let edge = ReadEdge {
@@ -186,6 +206,22 @@ fn told() -> (Snapshot, wire::StatusReply) {
     replicas[0].version = Some(21);
     replicas[0].shards = shards;
     replicas[0].pending = Some("update(latest) (16 of 20 shards, 1.5 s)".into());
+    replicas[0].versions_behind = Some(41);
+    replicas[0].stale_s = Some(42.5);
+    replicas[0].reading = Some(wire::ReadingStatus {
+        version: 35,
+        arrived_bytes: 36,
+        total_bytes: 37,
+        bytes_per_s: Some(38),
+        remaining_s: Some(39.5),
+        age_s: Some(40.5),
+    });
+    replicas[0].pending_call = Some(wire::PendingStatus {
+        call: "update(latest)".into(),
+        shards_arrived: 16,
+        age_s: 1.5,
+        left_s: 17.0,
+    });
     let read = wire::ReaderStatus { reader: "r".into(), source: "t".into(), version: 24 };
     let holders = vec!["t".into(), "r".into()];
     let model = wire::ModelStatus {
