@@ -77,6 +77,7 @@ CALLS = {
     "version": lambda h: h.version,
     "epoch": lambda h: h.epoch,
     "progress": lambda h: h.progress,
+    "progress_total": lambda h: h.progress_total,
 }
 
 

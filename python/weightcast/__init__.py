@@ -44,6 +44,7 @@ from .condition import Condition, available, fresh, held
 from .handle import Handle, open
 from .layout import Layout, Part, part
 from .names import NameMap
+from .progress import Progress, progress_bar
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
 from .server import Server, serve, status, why
@@ -67,6 +68,7 @@ __all__ = [
     "NameMap",
     "NoRoom",
     "Part",
+    "Progress",
     "Replica",
     "Selector",
     "Server",
@@ -93,6 +95,7 @@ __all__ = [
     "nth_latest",
     "open",
     "part",
+    "progress_bar",
     "serve",
     "status",
     "verify",

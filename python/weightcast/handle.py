@@ -14,6 +14,7 @@ from ._core import Updated
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
 from .layout import Exchange, Layout
+from .progress import Progress, ProgressBar
 from .replica import Replica
 
 #: Seconds that a call may take when no deadline is given.
@@ -131,13 +132,18 @@ class Handle:
             pass
 
     def replicate(
-        self, version: selector.Selector | int | str, *, deadline: float = DEADLINE
+        self,
+        version: selector.Selector | int | str,
+        *,
+        deadline: float = DEADLINE,
+        progress: Progress | None = None,
     ) -> Updated:
         """Fills the memory with a version; waits until there is one. Memory that is read-only can
-        be published, not filled."""
+        be published, not filled. `progress` is as in `update`."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        return self._core.replicate(asked, deadline)
+        with _ending(progress):
+            return self._core.replicate(asked, deadline, progress)
 
     def update(
         self,
@@ -146,6 +152,7 @@ class Handle:
         deadline: float = DEADLINE,
         allow_rollback: bool = False,
         staged: bool = False,
+        progress: Progress | None = None,
     ) -> Updated:
         """Goes over to a version if it is available and newer than the one held; else returns at
         once. While the memory holds nothing it waits for one, as `replicate` does: when it returns,
@@ -159,10 +166,17 @@ class Handle:
         `Updated.staged` and `install_seconds` say what that cost. If the new one is lost on the way,
         the old version is still held and served. The memory changes from the moment when `version`
         is `None` until the call returns; nobody may use it then. That copying is not broken off for
-        the deadline, only after a minute; then the memory holds nothing."""
+        the deadline, only after a minute; then the memory holds nothing.
+
+        `progress` is called in this thread as `progress(arrived, total)`, in bytes of this shard, a
+        few times a second while a read is under way; the last time, if the memory has changed, with
+        `arrived == total`. `progress_bar()` makes one. What it raises is raised when the update has
+        ended, and it is not called again; an update that fails raises its own error. What is no
+        `Exception`, such as `KeyboardInterrupt`, ends the update at once, as Ctrl-C does."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        return self._core.update(asked, allow_rollback, staged, deadline)
+        with _ending(progress):
+            return self._core.update(asked, allow_rollback, staged, deadline, progress)
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:
         """Which replicas hold which versions."""
@@ -198,8 +212,14 @@ class Handle:
 
     @property
     def progress(self) -> int:
-        """Bytes of the running or last read that have arrived."""
+        """Bytes of the running or last read that have arrived, on this shard."""
         return self._core.progress
+
+    @property
+    def progress_total(self) -> int:
+        """Bytes of the running or last read that have arrived or are still to come; 0 before its bytes
+        move."""
+        return self._core.progress_total
 
     def close(self, *, deadline: float = DEADLINE) -> None:
         """Unpublishes, waits until nobody reads, unregisters, leaves. Again: does nothing."""
@@ -318,6 +338,16 @@ def open(
         reconnect=reconnect,
     )
     return Handle(_core.Handle.open(model, replica, options), model, replica)
+
+
+@contextmanager
+def _ending(progress: Progress | None) -> Iterator[None]:
+    """A bar ends with its call."""
+    try:
+        yield
+    finally:
+        if isinstance(progress, ProgressBar):
+            progress.close()
 
 
 def _joined(one_or_more: str | Sequence[str] | None) -> str | None:

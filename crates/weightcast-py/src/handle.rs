@@ -15,6 +15,7 @@ use crate::layout::PyLayout;
 use crate::listing::PyListing;
 use crate::options::PyOptions;
 use crate::updated::PyUpdated;
+use crate::watch::watched;
 
 /// How long a handle that was dropped without `close` takes to leave.
 const LEAVE: Duration = Duration::from_secs(5);
@@ -138,16 +139,25 @@ impl PyHandle {
         self.call(py, |handle| handle.unpublish(deadline))
     }
 
+    #[pyo3(signature = (selector, deadline, progress = None))]
     fn replicate(
         &self,
         py: Python<'_>,
         selector: &Bound<'_, PyAny>,
         deadline: f64,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<PyUpdated> {
         let (selector, deadline) = (arguments::selector(selector)?, seconds(deadline)?);
-        PyUpdated::of(py, self.call(py, |handle| handle.replicate(selector, deadline))?)
+        let updated = match progress {
+            None => self.call(py, |handle| handle.replicate(selector, deadline)),
+            Some(progress) => watched(py, &progress, |watch| {
+                self.call(py, |handle| handle.replicate_watched(selector, deadline, watch))
+            }),
+        };
+        PyUpdated::of(py, updated?)
     }
 
+    #[pyo3(signature = (selector, allow_rollback, staged, deadline, progress = None))]
     fn update(
         &self,
         py: Python<'_>,
@@ -155,13 +165,22 @@ impl PyHandle {
         allow_rollback: bool,
         staged: bool,
         deadline: f64,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<PyUpdated> {
         let (selector, deadline) = (arguments::selector(selector)?, seconds(deadline)?);
         let update = |handle: &ShardHandle| match staged {
             true => handle.update_staged(selector, allow_rollback, deadline),
             false => handle.update(selector, allow_rollback, deadline),
         };
-        PyUpdated::of(py, self.call(py, update)?)
+        let updated = match progress {
+            None => self.call(py, update),
+            Some(progress) => watched(py, &progress, |watch| {
+                self.call(py, |handle| {
+                    handle.update_watched(selector, allow_rollback, staged, deadline, watch)
+                })
+            }),
+        };
+        PyUpdated::of(py, updated?)
     }
 
     fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<PyListing> {
@@ -197,6 +216,12 @@ impl PyHandle {
     fn progress(&self, py: Python<'_>) -> PyResult<u64> {
         self.inner.check_process().map_err(|e| exception(py, e))?;
         Ok(self.inner.progress())
+    }
+
+    #[getter]
+    fn progress_total(&self, py: Python<'_>) -> PyResult<u64> {
+        self.inner.check_process().map_err(|e| exception(py, e))?;
+        Ok(self.inner.progress_total())
     }
 
     fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {

@@ -15,6 +15,7 @@ mod status;
 mod updated;
 mod verdict;
 mod verify;
+mod watch;
 mod why;
 
 use pyo3::prelude::*;
