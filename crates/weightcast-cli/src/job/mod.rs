@@ -1,5 +1,6 @@
 //! A live job: its reference server, what the server knows, what the replicas hold; and the host that it is on.
 
+pub(crate) mod asked;
 pub(crate) mod doctor;
 pub(crate) mod open_files;
 pub(crate) mod serve;

@@ -1,44 +1,79 @@
 //! `weightcast status`: what a server knows, as a table or as JSON.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::time::Duration;
 
 use clap::Args;
-use weightcast::wire::{ModelStatus, ReplicaStatus};
-use weightcast::{Options, Role, Status};
+use weightcast::wire::{ModelStatus, ReadingStatus, ReplicaStatus};
+use weightcast::{Options, Status};
+
+use super::asked::JobServer;
+use super::serve::positive;
+use crate::output::{self, size, time};
+
+/// Puts a terminal's cursor into its first place, and clears the terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Arguments of `status`.
 #[derive(Args)]
 pub(crate) struct StatusOf {
-    /// http://HOST:PORT or unix:/PATH
-    #[arg(long, env = "WEIGHTCAST_SERVER")]
-    server: Option<String>,
-    /// File with the token
-    #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
-    /// Without a server: the job whose processes have started one on this host; WEIGHTCAST_JOB, the
-    /// Slurm job or this directory's by default
-    #[arg(long)]
-    job: Option<String>,
+    #[command(flatten)]
+    asked: JobServer,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Ask again every so many seconds (2 if not given), until it is interrupted. A terminal is
+    /// redrawn; with `--json` each answer is a line
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+          value_parser = positive)]
+    watch: Option<f64>,
 }
 
 pub(crate) fn run(arguments: StatusOf) -> anyhow::Result<()> {
-    let options = Options {
-        server: arguments.server,
-        token_file: arguments.token_file,
-        job: arguments.job,
-        ..Options::new(Role::Rollout)
-    };
-    let status = weightcast::status(&options)?;
-    if arguments.json {
-        println!("{}", status_json(&status));
-    } else {
-        print!("{}", table(&status));
+    let options = arguments.asked.options();
+    match arguments.watch {
+        Some(seconds) => watch(&options, arguments.json, Duration::from_secs_f64(seconds)),
+        None => {
+            let status = weightcast::status(&options)?;
+            output::print(&if arguments.json {
+                status_json(&status) + "\n"
+            } else {
+                table(&status)
+            })
+        }
     }
-    Ok(())
+}
+
+/// Asks until nobody reads the answers any more. A server that can't be reached is asked again.
+fn watch(options: &Options, json: bool, every: Duration) -> anyhow::Result<()> {
+    let clears = !json && std::io::stdout().is_terminal();
+    loop {
+        let answer = weightcast::status(options);
+        let shown = match (&answer, json) {
+            (Ok(status), true) => {
+                serde_json::to_string(status).expect("maps with string names always serialise")
+                    + "\n"
+            }
+            (Ok(status), false) => table(status),
+            (Err(error), _) => format!("weightcast: {error}\n"),
+        };
+        if let (Err(_), true) = (&answer, json) {
+            eprint!("{shown}"); // no line of JSON
+        } else if !output::print_while_read(&block(&shown, clears))? {
+            return Ok(());
+        }
+        std::thread::sleep(every);
+    }
+}
+
+/// One answer of several: in place of the one before on a terminal, else with an empty line after it.
+fn block(shown: &str, clears: bool) -> String {
+    match clears {
+        true => format!("{CLEAR}{shown}"),
+        false if shown.starts_with('{') => shown.to_owned(),
+        false => format!("{shown}\n"),
+    }
 }
 
 /// The status as JSON, field by field as in `proto/weightcast.proto`.
@@ -91,14 +126,33 @@ fn model_table(text: &mut String, model: &ModelStatus) {
             reader.reader, reader.version, reader.source
         );
     }
+    for replica in &model.replicas {
+        if let Some(reading) = &replica.reading {
+            let _ = writeln!(text, "  {} has {}", replica.name, so_far(reading));
+        }
+    }
+}
+
+/// How far a read is: `1.00 GB of 4.00 GB of version 7, 250.00 MB/s, 12 s left`.
+fn so_far(reading: &ReadingStatus) -> String {
+    let (arrived, total) = (size(reading.arrived_bytes), size(reading.total_bytes));
+    let rate = reading.bytes_per_s.map_or(String::new(), |rate| format!(", {}/s", size(rate)));
+    let left = reading.remaining_s.map_or(String::new(), |left| format!(", {} left", time(left)));
+    format!("{arrived} of {total} of version {}{rate}{left}", reading.version)
 }
 
 fn replica_table(text: &mut String, replica: &ReplicaStatus) {
     let version = replica.version.map_or("-".to_owned(), |version| version.to_string());
     let pending = replica.pending.as_ref().map_or(String::new(), |call| format!("  {call}"));
+    let stale = match (replica.versions_behind, replica.stale_s) {
+        (Some(behind), Some(since)) if behind > 0 => {
+            format!(" ({behind} behind for {})", time(since))
+        }
+        _ => String::new(),
+    };
     let _ = writeln!(
         text,
-        "  replica {:<16} {:<8} {:<10} version {version}  {} of {} shards{pending}",
+        "  replica {:<16} {:<8} {:<10} version {version}{stale}  {} of {} shards{pending}",
         replica.name,
         replica.role,
         replica.state,
@@ -139,6 +193,17 @@ mod tests {
             num_shards: 2,
             shards: vec![shard],
             pending: version.is_none().then(|| "update(latest)".to_owned()),
+            versions_behind: version.map(|version| 7 - version),
+            stale_s: version.map(|version| (7 - version) as f64 * 90.5),
+            reading: version.is_none().then_some(ReadingStatus {
+                version: 7,
+                arrived_bytes: 1_000_000,
+                total_bytes: 4_000_000,
+                bytes_per_s: Some(250_000),
+                remaining_s: Some(12.0),
+                age_s: Some(4.0),
+            }),
+            ..ReplicaStatus::default()
         }
     }
 
@@ -192,12 +257,13 @@ mod tests {
             "model policy epoch 1 revision 9",
             "version 7 b, c",
             "version 6 a",
-            "replica a rollout holding version 6 1 of 2 shards",
+            "replica a rollout holding version 6 (1 behind for 1 min 30 s) 1 of 2 shards",
             "shard 3 host host:1 4096 bytes connected, lease 1.2 s",
             "replica r rollout reading version - 1 of 2 shards update(latest)",
             "shard 3 host host:1 4096 bytes no stream, lease 1.2 s",
             "x reads version 7 from r, which is still reading it",
             "y reads version 7 from a",
+            "r has 1.00 MB of 4.00 MB of version 7, 250.00 KB/s, 12 s left",
             "",
             "lost version 5 of policy with t: no room",
             "",
@@ -205,5 +271,18 @@ mod tests {
         ];
         assert_eq!(lines.collect::<Vec<_>>(), expected);
         assert_eq!(table(&Status::default()), "0 sessions, 0 manifests (0 bytes)\n");
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_read_is_not_told() {
+        let unknown = ReadingStatus { version: 3, total_bytes: 2_000, ..ReadingStatus::default() };
+        assert_eq!(so_far(&unknown), "0 B of 2.00 KB of version 3");
+    }
+
+    #[test]
+    fn a_terminal_is_cleared_and_nothing_else_is() {
+        assert_eq!(block("table\n", true), format!("{CLEAR}table\n"));
+        assert_eq!(block("table\n", false), "table\n\n");
+        assert_eq!(block("{}\n", false), "{}\n", "a line of JSON each");
     }
 }

@@ -11,7 +11,7 @@ use weightcast::{
     Verdict,
 };
 
-use crate::output;
+use crate::output::{self, size};
 
 /// How often progress is shown.
 const EVERY: Duration = Duration::from_secs(2);
@@ -211,17 +211,6 @@ fn holders(same: &[HeldBy]) -> String {
     format!("{}{more}", names.join(" = "))
 }
 
-/// Bytes for people.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
-    let mut size = bytes as f64;
-    let mut unit = 0;
-    while size >= 1e3 && unit + 1 < UNITS.len() {
-        (size, unit) = (size / 1e3, unit + 1);
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{size:.2} {}", UNITS[unit]) }
-}
-
 #[cfg(test)]
 mod tests {
     use weightcast::Verified;
@@ -379,25 +368,6 @@ mod tests {
         assert_eq!(selector("0"), Ok(Selector::Exact(0)));
         assert_eq!(selector("12"), Ok(Selector::Exact(12)));
         assert!(selector("-1").is_err() && selector("newest").is_err());
-    }
-
-    /// Each unit from its thousand on; beyond the last there is none.
-    #[test]
-    fn sizes_have_the_unit_that_suits() {
-        for (bytes, said) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1_000, "1.00 KB"),
-            (1_001, "1.00 KB"),
-            (999_000, "999.00 KB"),
-            (1_000_000, "1.00 MB"),
-            (999_000_000, "999.00 MB"),
-            (1_000_000_000, "1.00 GB"),
-            (1_000_000_000_000, "1.00 TB"),
-            (1_000_000_000_000_000, "1000.00 TB"),
-        ] {
-            assert_eq!(size(bytes), said);
-        }
     }
 
     #[test]
