@@ -1,8 +1,8 @@
 //! weightcast: the command line. A room per subject, a file per command.
 //!
-//! `job` speaks with a live job's server and replicas, `plan` says what ranks hold and what a transfer
-//! would move, `sim` plays virtual clusters, `plot` draws what was measured, `programs` starts what is no
-//! part of this program: the demo and the benches.
+//! `job` speaks with a live job's server and replicas, `top` shows the job in a terminal, `plan` says
+//! what ranks hold and what a transfer would move, `sim` plays virtual clusters, `plot` draws what was
+//! measured, `programs` starts what is no part of this program: the demo and the benches.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod plan;
 mod plot;
 mod programs;
 mod sim;
+mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -44,6 +45,8 @@ enum Command {
     Serve(serve::Serve),
     /// Show models, versions, replicas, shards, and who reads from whom.
     Status(status::StatusOf),
+    /// Watch a job in a terminal: who holds and reads what, how fast, how stale, what went wrong
+    Top(top::Top),
     /// Say why a replica's call waits: for what, who holds it up, what ends the wait.
     Why(why::WhyOf),
     /// Compare what live replicas of any layouts hold, without moving it; says where it differs
@@ -99,6 +102,7 @@ pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
     exit_status(match arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Status(status) => status::run(status),
+        Command::Top(top) => top::run(top),
         Command::Why(why) => why::run(why),
         Command::Verify(verify) => return verify::run(verify),
         Command::Doctor(doctor) => return doctor::run(doctor, program),

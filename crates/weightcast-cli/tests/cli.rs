@@ -185,3 +185,45 @@ fn wrong_usage_is_status_2() {
         assert!(weightcast(help).status.success(), "{help:?}");
     }
 }
+
+/// Lines come until nobody reads them; a server that is gone is asked again.
+#[test]
+fn a_watched_status_goes_on_while_it_is_read() {
+    let mut server = Running::start(&[]);
+    let watch = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weightcast"));
+        command.args(["status", "--server", &server.address, "--watch", "0.05"]).args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut json = watch(&["--json"]);
+    let mut lines = BufReader::new(json.stdout.take().unwrap()).lines();
+    for _ in 0..3 {
+        let status: serde_json::Value =
+            serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(status["sessions"], 0);
+    }
+    drop(lines);
+    assert!(json.wait().unwrap().success(), "nobody reads any more");
+    let mut table = watch(&[]);
+    let mut lines = BufReader::new(table.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert!(
+        next().starts_with("0 sessions") && next().is_empty(),
+        "no escape codes, an empty line"
+    );
+    server.child.kill().unwrap();
+    let unreachable = (0..10_000).map(|_| next()).find(|line| line.starts_with("weightcast: "));
+    assert!(
+        unreachable.is_some_and(|line| line.contains(server.address.trim_start_matches("http://")))
+    );
+    drop(lines);
+    assert!(table.wait().unwrap().success());
+}
+
+#[test]
+fn top_says_what_to_do_without_a_terminal() {
+    let output = weightcast(&["top", "--server", "http://127.0.0.1:9"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("status --watch"), "{said}");
+}

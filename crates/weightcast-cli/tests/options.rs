@@ -30,6 +30,7 @@ fn what_is_not_given_is_as_the_help_says() {
         (&["serve"], "--offload-deadline", "60"),
         (&["serve"], "--fanout", "1"),
         (&["serve"], "--stripes", "1"),
+        (&["top"], "--interval", "1"),
         (&["verify"], "--timeout", "600"),
         (&["layout"], "--rank", "0"),
         (&["plan"], "--replicas", "1"),

@@ -1,0 +1,54 @@
+//! The screen: lines made of the state. Nothing here asks anybody, nor knows a terminal.
+//!
+//! `header` says who was asked and which model is looked at; below come blocks, each a title and rows: `versions`,
+//! `replicas` with their bars, `readers` as a tree, `errors`. `block` shares the height between them.
+
+mod block;
+mod errors;
+mod header;
+mod readers;
+mod replicas;
+mod versions;
+
+use std::time::Duration;
+
+use ratatui::style::Stylize;
+use ratatui::text::Line;
+
+use super::state::{Sort, TopState};
+
+/// The lines of a screen that is so wide and so high, at this time.
+pub(super) fn lines(
+    state: &TopState,
+    now: Duration,
+    width: u16,
+    height: u16,
+) -> Vec<Line<'static>> {
+    let (width, height) = (usize::from(width), usize::from(height));
+    let mut lines = header::lines(state, now, width);
+    let mut blocks = Vec::new();
+    if let Some(model) = state.model() {
+        blocks.push(versions::block(model, width));
+        blocks.push(replicas::block(model, state.sort, state.first_row, width));
+        blocks.push(readers::block(model));
+    }
+    blocks.push(errors::block(state, now));
+    lines.extend(block::fit(blocks, height.saturating_sub(lines.len() + 1), width));
+    lines.resize(height.saturating_sub(1), Line::default());
+    lines.push(footer(state));
+    lines.truncate(height);
+    lines
+}
+
+fn footer(state: &TopState) -> Line<'static> {
+    let sort = match state.sort {
+        Sort::Activity => "activity",
+        Sort::Name => "name",
+        Sort::Staleness => "staleness",
+    };
+    let pause = if state.paused { "p go on" } else { "p pause" };
+    Line::from(format!("q quit   Tab model   s sorted by {sort}   {pause}   up, down scroll").dim())
+}
+
+#[cfg(test)]
+mod tests;
