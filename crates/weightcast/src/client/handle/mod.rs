@@ -1,13 +1,14 @@
 //! The handle: calls that block until the control thread has their answer.
 //!
-//! `register` gives a handle memory and `publish` lets others read that memory; `watched` tells how far a call that
-//! fills the memory is; `process` ties a handle to the process that opened it. `measured` counts calls for the figures
-//! of the process.
+//! `register` gives a handle memory and `publish` lets others read that memory; `watched` has calls that tell their
+//! caller the progress of a read, through a `watch`; `process` ties a handle to the process that opened it. `measured`
+//! counts calls for the figures of the process.
 
 mod measured;
 pub(super) mod process;
 mod publish;
 mod register;
+mod watch;
 mod watched;
 
 use std::cell::Cell;
@@ -21,8 +22,8 @@ use weightcast_protocol::{CallError, Condition, Selector, Version};
 use weightcast_transport::Reading;
 
 use self::process::Owned;
-pub use self::watched::ReadWatch;
-use self::watched::{UNWATCHED, WatchedCall};
+pub use self::watch::ReadWatch;
+use self::watch::{UNWATCHED, WatchedCall};
 use super::connection::ServerConnection;
 use super::event::{CallReply, Event, FailedCall};
 use super::handle_state::{HandleState, SessionView};
