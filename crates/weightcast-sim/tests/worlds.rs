@@ -1,5 +1,6 @@
 //! Many short worlds, with every safeguard on.
 
+use weightcast_protocol::Span;
 use weightcast_sim::{Report, WorldOptions, run};
 
 fn reports(seeds: std::ops::Range<u64>, options: &WorldOptions) -> Vec<Report> {
@@ -34,6 +35,21 @@ fn the_protocol_holds_in_200_worlds() {
     assert!(ended("ServerUnreachable") > 20);
     assert!(ended("SourceLost") > 0);
     assert!(ended("Unchanged") > 100);
+}
+
+/// What shards tell renews leases as heartbeats do, and nothing is decided by it.
+#[test]
+fn the_protocol_holds_where_shards_tell_how_far_they_are() {
+    let progress_every = Some(Span::from_millis(20));
+    let telling = WorldOptions { progress_every, ..WorldOptions::default() };
+    let mut other = 0;
+    for seed in 0..60 {
+        let report = run(seed, &telling);
+        assert!(report.violations.is_empty(), "seed {seed}: {:?}", report.violations);
+        let silent = run(seed, &WorldOptions::default());
+        other += u64::from(report.fingerprint != silent.fingerprint);
+    }
+    assert!(other > 30, "shards of {other} worlds have told anything");
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl World {
         config.reconnect = self.options.reconnect;
         config.patience = Span(self.options.lease.0 / 2);
         config.pace_window = Span::from_millis(300);
+        config.progress_every = self.options.progress_every;
         config.slow_patience = Span::from_millis(200);
         // Below the pace of the slowest crossing (8 times the longest chunk time), far above that
         // of a slow source (100 times).

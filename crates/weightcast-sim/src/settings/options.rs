@@ -60,6 +60,8 @@ pub struct WorldOptions {
     pub digest_time: Span,
     /// The longest time to read a chunk within a datacentre, from a source that is not slow.
     pub chunk_time: Span,
+    /// How often shards tell how far their reads are; `None`: never.
+    pub progress_every: Option<Span>,
     /// How many of a thousand messages are late, until faults cease.
     pub late: u64,
     /// The longest delay of a late message.
@@ -105,6 +107,7 @@ impl Default for WorldOptions {
             offload_deadline: Span::from_millis(1_500),
             digest_time: Span::from_millis(60),
             chunk_time: Span::from_millis(6),
+            progress_every: None,
             late: 20,
             late_by: Span::from_millis(150),
             // The leases' margin of 10 % on both sides leaves room for a drift of 4 % and more.
