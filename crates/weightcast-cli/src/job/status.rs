@@ -13,7 +13,7 @@ use super::serve::positive;
 use crate::output::{self, size, time};
 
 /// Puts a terminal's cursor into its first place, and clears the terminal.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Arguments of `status`.
 #[derive(Args)]
@@ -102,6 +102,8 @@ fn table(status: &Status) -> String {
             counted.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let _ = writeln!(text, "\nsince the start: {}", counted.join(", "));
     }
+    // A client gives the reason of a loss: it is not to write to the terminal what it likes.
+    text.retain(|character| character == '\n' || !character.is_control());
     text
 }
 
@@ -234,7 +236,7 @@ mod tests {
             model: "policy".to_owned(),
             version: 5,
             replica: "t".to_owned(),
-            reason: "no room".to_owned(),
+            reason: "no\x1b room".to_owned(),
             epoch: 1,
         };
         let counters = [("commits", 4), ("seals", 0), ("timeouts", 1)];

@@ -6,10 +6,13 @@ use std::time::Duration;
 use weightcast::{Options, Status};
 
 /// What the server said, or why nothing was heard of it.
-pub(super) type Answer = Result<Status, String>;
+pub(super) type StatusAnswer = Result<Status, String>;
 
 /// Begins to ask. Ends when nobody listens any more.
-pub(super) fn start(options: Options, interval: Duration) -> std::io::Result<Receiver<Answer>> {
+pub(super) fn start(
+    options: Options,
+    interval: Duration,
+) -> std::io::Result<Receiver<StatusAnswer>> {
     // No answer is made before the last one was taken.
     let (sender, answers) = sync_channel(1);
     std::thread::Builder::new().name("weightcast-top".to_owned()).spawn(move || {

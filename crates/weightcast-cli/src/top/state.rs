@@ -7,7 +7,7 @@ use weightcast::Status;
 use weightcast::wire::ModelStatus;
 
 use super::incidents::{Incident, incidents};
-use super::polling::Answer;
+use super::polling::StatusAnswer;
 
 /// How long an incident is shown.
 pub(super) const SHOWN: Duration = Duration::from_secs(300);
@@ -63,7 +63,7 @@ impl TopState {
     }
 
     /// The server has answered, or has not.
-    pub(super) fn hear(&mut self, now: Duration, answer: Answer) {
+    pub(super) fn hear(&mut self, now: Duration, answer: StatusAnswer) {
         if self.paused {
             return;
         }
@@ -129,7 +129,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn timeouts(count: u64) -> Answer {
+    fn timeouts(count: u64) -> StatusAnswer {
         let counters = [("timeouts".to_owned(), count)].into();
         Ok(Status { term: 1, counters, ..Status::default() })
     }

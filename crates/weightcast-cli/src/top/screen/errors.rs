@@ -5,11 +5,11 @@ use std::time::Duration;
 use ratatui::style::Stylize;
 use ratatui::text::Line;
 
-use super::block::Block;
+use super::panel::Panel;
 use crate::output::time;
 use crate::top::state::{SHOWN, TopState};
 
-pub(super) fn block(state: &TopState, now: Duration) -> Block {
+pub(super) fn panel(state: &TopState, now: Duration) -> Panel {
     let mut rows: Vec<Line<'static>> = state
         .incidents
         .iter()
@@ -22,5 +22,5 @@ pub(super) fn block(state: &TopState, now: Duration) -> Block {
         rows.push(Line::from("  none"));
     }
     let title = format!("errors of the last {} minutes", SHOWN.as_secs() / 60);
-    Block { title, columns: None, rows }
+    Panel { title, columns: None, rows }
 }

@@ -1,11 +1,11 @@
 //! The screen: lines made of the state. Nothing here asks anybody, nor knows a terminal.
 //!
-//! `header` says who was asked and which model is looked at; below come blocks, each a title and rows: `versions`,
-//! `replicas` with their bars, `readers` as a tree, `errors`. `block` shares the height between them.
+//! `header` says who was asked and which model is looked at; below come panels, each a title and rows: `versions`,
+//! `replicas` with their bars, `readers` as a tree, `errors`. `panel` shares the height between them.
 
-mod block;
 mod errors;
 mod header;
+mod panel;
 mod readers;
 mod replicas;
 mod versions;
@@ -26,14 +26,14 @@ pub(super) fn lines(
 ) -> Vec<Line<'static>> {
     let (width, height) = (usize::from(width), usize::from(height));
     let mut lines = header::lines(state, now, width);
-    let mut blocks = Vec::new();
+    let mut panels = Vec::new();
     if let Some(model) = state.model() {
-        blocks.push(versions::block(model, width));
-        blocks.push(replicas::block(model, state.sort, state.first_row, width));
-        blocks.push(readers::block(model));
+        panels.push(versions::panel(model, width));
+        panels.push(replicas::panel(model, state.sort, state.first_row, width));
+        panels.push(readers::panel(model));
     }
-    blocks.push(errors::block(state, now));
-    lines.extend(block::fit(blocks, height.saturating_sub(lines.len() + 1), width));
+    panels.push(errors::panel(state, now));
+    lines.extend(panel::fit(panels, height.saturating_sub(lines.len() + 1), width));
     lines.resize(height.saturating_sub(1), Line::default());
     lines.push(footer(state));
     lines.truncate(height);

@@ -6,19 +6,19 @@ use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 use weightcast::wire::{ModelStatus, ReadingStatus};
 
-use super::block::Block;
+use super::panel::Panel;
 use super::replicas::share;
 use crate::output::size;
 
 /// How deep a tree is drawn: what is below begins at the left again, for want of room on the line.
 const DEPTH: usize = 32;
 
-pub(super) fn block(model: &ModelStatus) -> Block {
+pub(super) fn panel(model: &ModelStatus) -> Panel {
     let mut rows = Tree::of(model).lines();
     if rows.is_empty() {
         rows.push(Line::from("  nobody reads"));
     }
-    Block { title: "who reads from whom".to_owned(), columns: None, rows }
+    Panel { title: "who reads from whom".to_owned(), columns: None, rows }
 }
 
 /// Readers by their sources.
@@ -111,7 +111,7 @@ mod tests {
         };
         let readers = edges.iter().map(edge).collect();
         let model = ModelStatus { readers, replicas, ..ModelStatus::default() };
-        block(&model).rows.iter().map(|row| row.to_string().trim_end().to_owned()).collect()
+        panel(&model).rows.iter().map(|row| row.to_string().trim_end().to_owned()).collect()
     }
 
     #[test]

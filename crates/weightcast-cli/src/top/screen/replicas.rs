@@ -4,7 +4,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use weightcast::wire::{ModelStatus, PendingStatus, ReadingStatus, ReplicaStatus};
 
-use super::block::Block;
+use super::panel::Panel;
 use crate::output::{size, time};
 use crate::top::state::Sort;
 
@@ -19,7 +19,7 @@ const NAME: usize = 28;
 const TITLES: [&str; 6] = ["replica", "role", "state", "shards", "version", "behind"];
 
 /// The replicas from the one in place `first` on.
-pub(super) fn block(model: &ModelStatus, sort: Sort, first: usize, width: usize) -> Block {
+pub(super) fn panel(model: &ModelStatus, sort: Sort, first: usize, width: usize) -> Panel {
     let mut replicas: Vec<&ReplicaStatus> = model.replicas.iter().collect();
     replicas.sort_by(|a, b| match sort {
         Sort::Activity => (activity(a), &a.name).cmp(&(activity(b), &b.name)),
@@ -39,7 +39,7 @@ pub(super) fn block(model: &ModelStatus, sort: Sort, first: usize, width: usize)
     let readers = replicas.iter().filter(|replica| replica.reading.is_some()).count();
     let above = if first > 0 { format!(", {first} above") } else { String::new() };
     let title = format!("{} replicas, {readers} of them reading{above}", replicas.len());
-    Block { title, columns: Some(Line::from(titles.to_vec())), rows: rows.collect() }
+    Panel { title, columns: Some(Line::from(titles.to_vec())), rows: rows.collect() }
 }
 
 /// The columns of a replica, before its bar.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn names(model: &ModelStatus, sort: Sort, first: usize) -> Vec<String> {
-        let rows = block(model, sort, first, 80).rows;
+        let rows = panel(model, sort, first, 80).rows;
         let name = |row: &Line<'_>| row.to_string().split_whitespace().next().map(str::to_owned);
         rows.iter().filter_map(name).collect()
     }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(names(&model, Sort::Staleness, 0), ["g", "f", "a", "b", "c", "d", "e"]);
         assert_eq!(names(&model, Sort::Name, 5), ["f", "g"]);
         assert_eq!(
-            block(&model, Sort::Name, 5, 80).title,
+            panel(&model, Sort::Name, 5, 80).title,
             "7 replicas, 1 of them reading, 5 above"
         );
     }
@@ -253,7 +253,7 @@ mod tests {
         let replicas = vec![held, beside, reads, staged, waits];
         let model = ModelStatus { replicas, ..ModelStatus::default() };
         let text = |width| -> Vec<String> {
-            let Block { columns, rows, .. } = block(&model, Sort::Name, 0, width);
+            let Panel { columns, rows, .. } = panel(&model, Sort::Name, 0, width);
             let lines = columns.iter().chain(&rows);
             lines.map(|row| row.to_string().trim_end().to_owned()).collect()
         };

@@ -3,12 +3,12 @@
 use ratatui::text::Line;
 use weightcast::wire::ModelStatus;
 
-use super::block::Block;
+use super::panel::Panel;
 
 /// Versions that are shown: older ones are of little interest.
 const SHOWN: usize = 4;
 
-pub(super) fn block(model: &ModelStatus, width: usize) -> Block {
+pub(super) fn panel(model: &ModelStatus, width: usize) -> Panel {
     let newest = model.versions.iter().rev();
     let mut rows: Vec<Line<'static>> = newest
         .take(SHOWN)
@@ -26,7 +26,7 @@ pub(super) fn block(model: &ModelStatus, width: usize) -> Block {
         0 => "versions".to_owned(),
         more => format!("versions, and {more} older"),
     };
-    Block { title, columns: None, rows }
+    Panel { title, columns: None, rows }
 }
 
 /// Names, as many as there is room for.

@@ -1,10 +1,10 @@
-//! Blocks of the screen: a title, and rows below it. They share the height.
+//! Panels of the screen: a title, and rows below it. They share the height.
 
 use ratatui::style::Stylize;
 use ratatui::text::Line;
 
-/// A part of the screen.
-pub(super) struct Block {
+/// A part of the screen, with a title.
+pub(super) struct Panel {
     pub(super) title: String,
     /// What stands over the columns of the rows, if anything does.
     pub(super) columns: Option<Line<'static>>,
@@ -14,16 +14,16 @@ pub(super) struct Block {
 /// Fewer lines than these are for rows alone.
 const ROOM_FOR_COLUMNS: usize = 4;
 
-/// The blocks, one below the other, in so many lines. A block that gets too few says how many rows it lacks.
-pub(super) fn fit(blocks: Vec<Block>, height: usize, width: usize) -> Vec<Line<'static>> {
-    let wanted = blocks.iter().map(|of| 1 + usize::from(of.columns.is_some()) + of.rows.len());
+/// The panels, one below the other, in so many lines. A panel that gets too few says how many rows it lacks.
+pub(super) fn fit(panels: Vec<Panel>, height: usize, width: usize) -> Vec<Line<'static>> {
+    let wanted = panels.iter().map(|of| 1 + usize::from(of.columns.is_some()) + of.rows.len());
     let wanted: Vec<usize> = wanted.collect();
     let shares = shares(height, &wanted);
-    blocks.into_iter().zip(shares).flat_map(|(block, share)| shown(block, share, width)).collect()
+    panels.into_iter().zip(shares).flat_map(|(panel, share)| shown(panel, share, width)).collect()
 }
 
-fn shown(block: Block, share: usize, width: usize) -> Vec<Line<'static>> {
-    let Block { title, columns, mut rows } = block;
+fn shown(panel: Panel, share: usize, width: usize) -> Vec<Line<'static>> {
+    let Panel { title, columns, mut rows } = panel;
     let columns = columns.filter(|_| share >= ROOM_FOR_COLUMNS);
     let room = share.saturating_sub(1 + usize::from(columns.is_some()));
     if rows.len() > room {
@@ -72,8 +72,8 @@ mod tests {
     fn a_block_says_how_many_rows_there_is_no_room_for() {
         let of = |columns: Option<&'static str>, share| -> Vec<String> {
             let rows = ["a", "b", "c"].map(Line::from).into();
-            let block = Block { title: "t".to_owned(), columns: columns.map(Line::from), rows };
-            shown(block, share, 9).iter().map(ToString::to_string).collect()
+            let panel = Panel { title: "t".to_owned(), columns: columns.map(Line::from), rows };
+            shown(panel, share, 9).iter().map(ToString::to_string).collect()
         };
         let text = |share| of(None, share);
         assert_eq!(text(5), ["-- t ----", "a", "b", "c"]);
