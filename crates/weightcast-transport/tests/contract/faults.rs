@@ -110,7 +110,7 @@ fn a_fence_during_reads_never_lets_a_torn_one_end_well<W: Way>() {
                 exports.fence(export);
                 source.write_at(0, &vec![2; len]).unwrap();
             });
-            read(&jobs, &to, &options)
+            read(&jobs, &to, options)
         });
         match outcome {
             Ok(digests) => {
