@@ -1,4 +1,4 @@
-"""Bars that show how far a read is."""
+"""Bars that show the progress of a read."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ LINES = 5.0
 
 
 class _Shown(Protocol):
-    """One call's bar."""
+    """The bar of one call."""
 
     def show(self, arrived: int, total: int) -> None: ...
 
@@ -29,7 +29,7 @@ class ProgressBar:
         self._shown: _Shown | None = None
 
     def __call__(self, arrived: int, total: int) -> None:
-        """Shows how far the read is."""
+        """Shows the progress of the read."""
         if self._shown is None:
             self._shown = self._make(total)
         self._shown.show(arrived, total)
@@ -43,7 +43,7 @@ class ProgressBar:
 
 def progress_bar(label: str = "weights") -> ProgressBar:
     """A bar for `update(progress=...)` and `replicate(progress=...)`: of tqdm if that is installed, else
-    of rich, else a plain line on standard error. One serves all calls of a handle, one after the other."""
+    of rich, else a plain line on standard error. A bar serves all calls of a handle, one after the other."""
     if (tqdm := _module("tqdm")) is not None:
         return ProgressBar(lambda total: _Tqdm(tqdm, label, total))
     if (rich := _module("rich.progress")) is not None:
@@ -90,7 +90,7 @@ class _Rich:
 
 
 class _Line:
-    """A line that is written over on a terminal; else one now and then."""
+    """A line that is written over on a terminal; elsewhere a new line now and then."""
 
     def __init__(self, out: TextIO, label: str) -> None:
         self._out = out

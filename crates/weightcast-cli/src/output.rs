@@ -7,7 +7,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_while_read(text).map(drop)
 }
 
-/// Prints. False if nobody reads any more.
+/// Prints. False if the reader of the output is gone.
 pub(crate) fn print_while_read(text: &str) -> anyhow::Result<bool> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

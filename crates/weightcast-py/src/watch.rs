@@ -1,4 +1,4 @@
-//! A Python callable that is told how far a read is.
+//! A Python callable that is told the progress of a read.
 
 use std::sync::Mutex;
 
@@ -8,8 +8,8 @@ use weightcast::ReadWatch;
 
 use crate::exit::is_left;
 
-/// Runs a call that tells `progress` how far it is. What `progress` raises is raised once the call has ended; it is
-/// not told again. Only what is no `Exception`, as Ctrl-C raises, ends the call.
+/// Runs a call that tells `progress` its progress. An exception of `progress` is raised once the call has ended, and
+/// `progress` is not called again. Only an exception that is no `Exception`, such as Ctrl-C's, ends the call.
 pub(crate) fn watched<T>(
     py: Python<'_>,
     progress: &Py<PyAny>,

@@ -1,4 +1,4 @@
-//! Which server is asked.
+//! The arguments that name the server of a job.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(crate) struct JobServer {
 }
 
 impl JobServer {
-    /// What it is called.
+    /// A name of the server for people.
     pub(crate) fn name(&self) -> String {
         match (&self.server, &self.job) {
             (Some(server), _) => server.clone(),
@@ -30,7 +30,7 @@ impl JobServer {
         }
     }
 
-    /// As the client knows it.
+    /// The options with which a client finds the server.
     pub(crate) fn options(self) -> Options {
         let Self { server, token_file, job } = self;
         Options { server, token_file, job, ..Options::new(Role::Rollout) }

@@ -12,7 +12,7 @@ use super::asked::JobServer;
 use super::serve::positive;
 use crate::output::{self, size, time};
 
-/// Puts a terminal's cursor into its first place, and clears the terminal.
+/// Clears a terminal, and puts its cursor into the first place.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Arguments of `status`.
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: StatusOf) -> anyhow::Result<()> {
     }
 }
 
-/// Asks until nobody reads the answers any more. A server that can't be reached is asked again.
+/// Asks until the reader of the output is gone. A server that can't be reached is asked again.
 fn watch(options: &Options, json: bool, every: Duration) -> anyhow::Result<()> {
     let clears = !json && std::io::stdout().is_terminal();
     loop {
@@ -59,7 +59,7 @@ fn watch(options: &Options, json: bool, every: Duration) -> anyhow::Result<()> {
             (Err(error), _) => format!("weightcast: {error}\n"),
         };
         if let (Err(_), true) = (&answer, json) {
-            eprint!("{shown}"); // no line of JSON
+            eprint!("{shown}"); // standard output has only JSON
         } else if !output::print_while_read(&block(&shown, clears))? {
             return Ok(());
         }
@@ -67,7 +67,7 @@ fn watch(options: &Options, json: bool, every: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// One answer of several: in place of the one before on a terminal, else with an empty line after it.
+/// One answer of several: a terminal is cleared before the answer; elsewhere an empty line follows the answer.
 fn block(shown: &str, clears: bool) -> String {
     match clears {
         true => format!("{CLEAR}{shown}"),
@@ -102,7 +102,7 @@ fn table(status: &Status) -> String {
             counted.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let _ = writeln!(text, "\nsince the start: {}", counted.join(", "));
     }
-    // A client gives the reason of a loss: it is not to write to the terminal what it likes.
+    // The reason of a loss is a client's text, whose control characters could change the terminal.
     text.retain(|character| character == '\n' || !character.is_control());
     text
 }
@@ -135,7 +135,7 @@ fn model_table(text: &mut String, model: &ModelStatus) {
     }
 }
 
-/// How far a read is: `1.00 GB of 4.00 GB of version 7, 250.00 MB/s, 12 s left`.
+/// Progress of a read: `1.00 GB of 4.00 GB of version 7, 250.00 MB/s, 12 s left`.
 fn so_far(reading: &ReadingStatus) -> String {
     let (arrived, total) = (size(reading.arrived_bytes), size(reading.total_bytes));
     let rate = reading.bytes_per_s.map_or(String::new(), |rate| format!(", {}/s", size(rate)));

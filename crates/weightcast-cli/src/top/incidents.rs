@@ -6,14 +6,14 @@ use std::time::Duration;
 use weightcast::Status;
 use weightcast::wire::ReplicaStatus;
 
-/// Something that went wrong, and when the answer came that told of it.
+/// Something that went wrong, and the time of the answer that told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Incident {
     pub(super) at: Duration,
     pub(super) what: String,
 }
 
-/// Counters of what goes wrong: name, and what one is called, and several.
+/// Counters of what goes wrong: the name, and the words for one event and for several.
 const COUNTED: [(&str, &str, &str); 11] = [
     ("timeouts", "call timed out", "calls timed out"),
     ("read_failures", "read failed at its source", "reads failed at their sources"),
@@ -49,7 +49,7 @@ pub(super) fn incidents(before: &Status, after: &Status) -> Vec<String> {
     for (name, one, several) in COUNTED {
         let count = |status: &Status| status.counters.get(name).copied().unwrap_or(0);
         let (then, now) = (count(before), count(after));
-        // Less than there was: another server counts, from nothing.
+        // A lower count is that of another server, which counts from zero.
         match now.checked_sub(then).unwrap_or(now) {
             0 => {}
             1 => found.push(format!("1 {one}")),
@@ -67,7 +67,7 @@ pub(super) fn incidents(before: &Status, after: &Status) -> Vec<String> {
     found
 }
 
-/// Replicas that have broken, or have left.
+/// Replicas that broke or left.
 fn gone(before: &Status, after: &Status) -> Vec<String> {
     let whole = |replica: &&ReplicaStatus| !matches!(replica.state.as_str(), "broken" | "closing");
     let mut found = Vec::new();

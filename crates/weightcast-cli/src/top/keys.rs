@@ -1,10 +1,10 @@
-//! What keys do.
+//! What each key does.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::state::TopState;
 
-/// A key was pressed. False if the program is to end.
+/// Handles a pressed key. False if the program is to end.
 pub(super) fn press(state: &mut TopState, key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('q') => return false,

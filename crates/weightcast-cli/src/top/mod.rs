@@ -23,7 +23,7 @@ use crate::job::serve::positive;
 use state::TopState;
 use terminal::{Input, TakenTerminal};
 
-/// How long to wait for a key before the screen is drawn again: the ages on it go on.
+/// How long to wait for a key before the screen is drawn again, with new ages.
 const REDRAW: Duration = Duration::from_millis(250);
 
 /// Arguments of `top`.

@@ -1,19 +1,19 @@
-//! Asks the server again and again, on a thread of its own: keys are heeded while an answer takes its time.
+//! Asks the server again and again, on a thread of its own, so that keys work while an answer is awaited.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use weightcast::{Options, Status};
 
-/// What the server said, or why nothing was heard of it.
+/// The answer of the server, or why there is none.
 pub(super) type StatusAnswer = Result<Status, String>;
 
-/// Begins to ask. Ends when nobody listens any more.
+/// Starts the thread, which ends when the receiver of the answers is dropped.
 pub(super) fn start(
     options: Options,
     interval: Duration,
 ) -> std::io::Result<Receiver<StatusAnswer>> {
-    // No answer is made before the last one was taken.
+    // The channel has room for one answer, so no more are asked for than are taken.
     let (sender, answers) = sync_channel(1);
     std::thread::Builder::new().name("weightcast-top".to_owned()).spawn(move || {
         while sender.send(weightcast::status(&options).map_err(|e| e.to_string())).is_ok() {

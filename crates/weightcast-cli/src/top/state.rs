@@ -17,32 +17,32 @@ const KEPT: usize = 200;
 /// All that the screen is made of. Times are since the program began.
 #[derive(Default)]
 pub(super) struct TopState {
-    /// Who is asked.
+    /// The name of the server that is asked.
     pub(super) server: String,
-    /// The last answer, and when it came.
+    /// The last answer, and its time.
     pub(super) answered: Option<(Duration, Status)>,
     /// Since when no answer has come, and why.
     pub(super) trouble: Option<(Duration, String)>,
-    /// The newest first.
+    /// Incidents, the newest first.
     pub(super) incidents: VecDeque<Incident>,
     /// The model that was chosen.
     chosen: Option<String>,
     pub(super) sort: Sort,
-    /// The first replica that is shown.
+    /// Place of the first replica that is shown.
     pub(super) first_row: usize,
-    /// Answers are not heeded.
+    /// Whether answers are ignored.
     pub(super) paused: bool,
 }
 
 /// In which order replicas are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Those in trouble, those that read, those that wait, then the others.
+    /// Replicas in trouble first, then replicas that read, then replicas that wait, then the others.
     #[default]
     Activity,
     /// By name.
     Name,
-    /// Those first that hold what has been old for longest.
+    /// Replicas that have been stale for longest first.
     Staleness,
 }
 
@@ -57,12 +57,12 @@ impl Sort {
 }
 
 impl TopState {
-    /// Nothing was heard yet.
+    /// The state before the first answer.
     pub(super) fn new(server: String, model: Option<String>) -> Self {
         Self { server, chosen: model, ..Self::default() }
     }
 
-    /// The server has answered, or has not.
+    /// Takes an answer, or a failure to get one.
     pub(super) fn hear(&mut self, now: Duration, answer: StatusAnswer) {
         if self.paused {
             return;
@@ -92,19 +92,19 @@ impl TopState {
         self.answered.as_ref().map_or(&[], |(_, status)| &status.models)
     }
 
-    /// The place of the model that is looked at.
+    /// The place of the model that is shown.
     pub(super) fn model_index(&self) -> usize {
         let chosen =
             self.models().iter().position(|model| Some(&model.name) == self.chosen.as_ref());
         chosen.unwrap_or(0)
     }
 
-    /// The model that is looked at: the one that was chosen, if it is there.
+    /// The model that is shown: the chosen model, if the server has that model.
     pub(super) fn model(&self) -> Option<&ModelStatus> {
         self.models().get(self.model_index())
     }
 
-    /// Another model is looked at.
+    /// Shows another model.
     pub(super) fn turn_model(&mut self, by: isize) {
         let count = self.models().len() as isize;
         if count > 0 {
@@ -114,7 +114,7 @@ impl TopState {
         }
     }
 
-    /// Other replicas are looked at.
+    /// Shows other replicas.
     pub(super) fn scroll(&mut self, by: isize) {
         let last = self.model().map_or(0, |model| model.replicas.len()).saturating_sub(1);
         self.first_row = self.first_row.saturating_add_signed(by).min(last);

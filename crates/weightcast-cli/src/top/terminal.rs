@@ -1,4 +1,4 @@
-//! The terminal: taken, drawn on, and given back as it was, also after an error or a panic.
+//! The terminal: taken, drawn on, and given back as it was, even after an error or a panic.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use ratatui::text::Line;
 use ratatui::{DefaultTerminal, Frame};
 
-/// What came from the terminal.
+/// Input from the terminal.
 pub(super) enum Input {
     /// A key was pressed.
     Key(KeyEvent),
-    /// Nothing that is heeded: draw again.
+    /// No key: the screen is drawn again.
     Other,
 }
 
-/// The terminal while it is taken: other screen, each key as it is pressed. Dropping it gives it back.
+/// The taken terminal: the other screen, and each key as it is pressed. Dropping the value gives the terminal back.
 pub(super) struct TakenTerminal(DefaultTerminal);
 
 impl TakenTerminal {
-    /// Takes it. From then on a panic gives it back first, and is told afterwards.
+    /// Takes the terminal. A later panic gives the terminal back before its message is printed.
     pub(super) fn take() -> std::io::Result<Self> {
         let taken = ratatui::try_init();
         taken.map(Self).inspect_err(|_| ratatui::restore())
     }
 
-    /// Draws the lines that there are for its width and height.
+    /// Draws lines that are made for the width and height of the terminal.
     pub(super) fn draw(
         &mut self,
         lines: impl FnOnce(u16, u16) -> Vec<Line<'static>>,
@@ -36,7 +36,7 @@ impl TakenTerminal {
         Ok(())
     }
 
-    /// Waits so long for a key.
+    /// Waits for a key, at most this long.
     pub(super) fn wait(&self, patience: Duration) -> std::io::Result<Input> {
         if !event::poll(patience)? {
             return Ok(Input::Other);
@@ -54,7 +54,7 @@ impl Drop for TakenTerminal {
     }
 }
 
-/// One line below the other, as far as there is room.
+/// Draws lines below each other, as many as there is room for.
 pub(super) fn put(frame: &mut Frame<'_>, lines: &[Line<'_>]) {
     let area = frame.area();
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {

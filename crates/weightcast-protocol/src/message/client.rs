@@ -112,8 +112,8 @@ pub enum ClientMessage {
         /// Time left to drain readers.
         deadline: Span,
     },
-    /// Renews the lease as [`ClientMessage::Heartbeat`] does, and tells how far the shard's read is. For
-    /// people: the server decides nothing by the numbers.
+    /// Renews the lease as [`ClientMessage::Heartbeat`] does, and tells the progress of the shard's read
+    /// for people. The server decides nothing by the numbers.
     Progress {
         /// The client's own clock, returned as it is (T1).
         sent_at: u64,
@@ -121,7 +121,7 @@ pub enum ClientMessage {
         seq: OpSeq,
         /// The assignment that is read.
         attempt: Attempt,
-        /// Bytes that have arrived, with those that an earlier assignment has left.
+        /// Bytes that have arrived, including bytes of earlier assignments that are kept.
         arrived: u64,
         /// Bytes of the shard's whole read.
         total: u64,

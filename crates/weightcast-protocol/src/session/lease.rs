@@ -82,7 +82,7 @@ impl Lease {
         ClientMessage::Heartbeat { sent_at: now.0 }
     }
 
-    /// A message leaves now that renews the lease: the next heartbeat is due so much later.
+    /// A message that renews the lease leaves now, so the next heartbeat is due an interval later.
     pub(super) fn beats(&mut self, now: Time, config: &SessionConfig) {
         let per_lease = config.heartbeats_per_lease.max(1).into();
         self.heartbeat_at = now + self.ttl.scaled(1, per_lease);

@@ -12,7 +12,7 @@ const FAR_LESS: u64 = 8;
 /// Progress of a read, as [`Output::Measure`](super::Output::Measure) asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadProgress {
-    /// Bytes that have arrived, with those that an earlier read has left.
+    /// Bytes that have arrived, including bytes of an earlier read that are kept.
     pub arrived: u64,
     /// Bytes that are still to come.
     pub left: u64,
@@ -25,16 +25,16 @@ pub struct ReadProgress {
 pub(super) struct Pace {
     /// When the window ends.
     at: Time,
-    /// When the server is told next how far the read is; `None` if the server is not told.
+    /// When the server is told the progress next; `None` if the server is not told.
     report_at: Option<Time>,
-    /// The last measurement was for the report alone.
+    /// Whether the last measurement was for the report alone.
     only_reports: bool,
     /// When the pace was measured last, and how many bytes had arrived.
     since: Option<(Time, u64)>,
 }
 
 impl Pace {
-    /// Of a read that begins now.
+    /// The pace of a read that begins now.
     pub(super) fn new(now: Time, config: &SessionConfig) -> Self {
         Self {
             at: now + config.pace_window,
@@ -49,7 +49,7 @@ impl Pace {
         self.report_at.map_or(self.at, |at| at.min(self.at))
     }
 
-    /// The read is measured now. Each measurement is told, so the next report is due a whole pause later.
+    /// Takes a measurement. Each measurement is told, so the next report is due a whole pause later.
     pub(super) fn ask(&mut self, now: Time, config: &SessionConfig) {
         self.only_reports = self.at > now;
         if !self.only_reports {

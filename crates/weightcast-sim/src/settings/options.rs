@@ -60,7 +60,7 @@ pub struct WorldOptions {
     pub digest_time: Span,
     /// The longest time to read a chunk within a datacentre, from a source that is not slow.
     pub chunk_time: Span,
-    /// How often shards tell how far their reads are; `None`: never.
+    /// How often shards tell the progress of their reads; `None`: never.
     pub progress_every: Option<Span>,
     /// How many of a thousand messages are late, until faults cease.
     pub late: u64,

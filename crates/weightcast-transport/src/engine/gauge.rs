@@ -1,4 +1,4 @@
-//! How far a running transfer is, source by source: for people, and so that a slow source can be noticed.
+//! Progress of a running transfer, source by source: for people, and so that a slow source can be noticed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ pub struct Gauge {
 
 #[derive(Debug)]
 struct Jobs {
-    /// Bytes of the whole transfer, with those that an earlier read has left.
+    /// Bytes of the whole transfer, including bytes of an earlier read that are kept.
     total: u64,
     /// Bytes that are still to come.
     left: Vec<AtomicU64>,
@@ -20,7 +20,7 @@ struct Jobs {
 /// How far a read is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Bytes that have arrived and were served, with those that an earlier read has left.
+    /// Bytes that have arrived and were served, including bytes of an earlier read that are kept.
     pub arrived: u64,
     /// Bytes that are still to come.
     pub left: u64,
@@ -38,7 +38,7 @@ impl Gauge {
         Some(Reading { arrived, left, job: most.map_or(0, |(job, _)| job) })
     }
 
-    /// Bytes begin to move: so many for each job, beside those that are `kept`. Once per gauge.
+    /// Bytes begin to move: these for each job, beside the `kept` bytes. Called once per gauge.
     pub(crate) fn begin(&self, kept: u64, bytes: impl Iterator<Item = u64>) {
         let left: Vec<AtomicU64> = bytes.map(AtomicU64::new).collect();
         let planned: u64 = left.iter().map(|left| left.load(Ordering::Relaxed)).sum();

@@ -18,8 +18,8 @@ pub struct TransferOptions {
     pub deadline: Option<Instant>,
     /// Raise it to give up.
     pub cancel: Arc<AtomicBool>,
-    /// Tells how much has arrived and was served, and how much is still to come from whom. One for
-    /// each read.
+    /// Tells how many bytes have arrived and were served, and how many each source still has to send.
+    /// Each read has a gauge of its own.
     pub gauge: Arc<Gauge>,
     /// Where progress is advertised while the targets are being filled. What is final there is not
     /// read again; the digests are then only of what was, so use those of the whole memory.

@@ -31,7 +31,7 @@ pub(crate) struct HandleState {
     pub(crate) trouble: Mutex<Option<CallError>>,
     /// The most bytes that a staged update may take.
     pub(crate) staging_bytes: Option<u64>,
-    /// How far the running or the last read is.
+    /// Progress of the running or the last read.
     pub(crate) latest_read: Mutex<LatestRead>,
     /// Counts for the figures of this process.
     pub(crate) figures: HandleFigures,

@@ -1,4 +1,4 @@
-//! Who was asked, what there is in all, and which model is looked at.
+//! The first lines: the server, totals, and the model that is shown.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn first(state: &TopState, now: Duration, width: usize) -> Line<'static> {
     Line::from(vec![left.bold(), " ".repeat(gap).into(), right.into()])
 }
 
-/// The models by name, the one that is looked at reversed, and what is known of it.
+/// The names of the models, with the shown model reversed, and what is known of that model.
 fn models(state: &TopState) -> Line<'static> {
     let mut spans: Vec<Span<'static>> = vec!["model ".into()];
     for (index, model) in state.models().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The screen: lines made of the state. Nothing here asks anybody, nor knows a terminal.
+//! The screen: lines made of the state. Nothing here asks a server or knows a terminal.
 //!
 //! `header` says who was asked and which model is looked at; below come panels, each a title and rows: `versions`,
 //! `replicas` with their bars, `readers` as a tree, `errors`. `panel` shares the height between them.
@@ -17,7 +17,7 @@ use ratatui::text::Line;
 
 use super::state::{Sort, TopState};
 
-/// The lines of a screen that is so wide and so high, at this time.
+/// The lines of a screen of this width and height, at this time.
 pub(super) fn lines(
     state: &TopState,
     now: Duration,

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 /// A part of the screen, with a title.
 pub(super) struct Panel {
     pub(super) title: String,
-    /// What stands over the columns of the rows, if anything does.
+    /// The heading of the columns, if there is one.
     pub(super) columns: Option<Line<'static>>,
     pub(super) rows: Vec<Line<'static>>,
 }
@@ -36,7 +36,7 @@ fn shown(panel: Panel, share: usize, width: usize) -> Vec<Line<'static>> {
     std::iter::once(title).chain(columns).chain(rows).take(share).collect()
 }
 
-/// How many lines each gets: what it wants, or the same as the others that want more than there is.
+/// How many lines each panel gets: as many as it wants, or an equal share of what the smaller panels leave.
 fn shares(height: usize, wanted: &[usize]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|index| wanted[*index]);

@@ -1,4 +1,4 @@
-//! Who reads from whom: a tree for each source that reads from nobody.
+//! Which replica reads from which: a tree for each source that reads from no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ struct Tree<'a> {
 /// A replica in the tree, and how its line begins.
 struct Branch<'a> {
     name: &'a str,
-    /// What stands before the names of its readers.
+    /// The text before the names of its readers.
     below: String,
     line: String,
     depth: usize,
@@ -51,7 +51,7 @@ impl<'a> Tree<'a> {
 
     fn lines(&self) -> Vec<Line<'static>> {
         let reads: BTreeSet<&str> = self.readers.values().flatten().copied().collect();
-        // Two lives of one name may seem to read from each other: then any of them will do for a root.
+        // Two lives of one name may seem to read from each other. Any of the two can be the root then.
         let (inner, roots): (Vec<&str>, Vec<&str>) =
             self.readers.keys().partition(|source| reads.contains(*source));
         let (mut lines, mut drawn) = (Vec::new(), BTreeSet::new());
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(text(&edges, Vec::new()), ["  s", "  `- r", "     `- x", "  t", "  `- r"]);
     }
 
-    /// As two lives of one name may make it seem.
+    /// Two lives of one name may look like a circle.
     #[test]
     fn a_circle_ends() {
         let edges = [("a", "b"), ("b", "a"), ("c", "c")];

@@ -8,17 +8,17 @@ use super::panel::Panel;
 use crate::output::{size, time};
 use crate::top::state::Sort;
 
-/// Characters of a bar, and on a screen of fewer than [`NARROW`].
+/// Characters of a bar, and of a bar on a screen of fewer columns than [`NARROW`].
 const BARS: [usize; 2] = [20, 8];
 /// Columns of a screen that has room for a long bar and its numbers.
 const NARROW: usize = 100;
 /// The most characters of a name that are shown.
 const NAME: usize = 28;
 
-/// What stands over the columns.
+/// The heading of the columns.
 const TITLES: [&str; 6] = ["replica", "role", "state", "shards", "version", "behind"];
 
-/// The replicas from the one in place `first` on.
+/// The replicas from place `first` on.
 pub(super) fn panel(model: &ModelStatus, sort: Sort, first: usize, width: usize) -> Panel {
     let mut replicas: Vec<&ReplicaStatus> = model.replicas.iter().collect();
     replicas.sort_by(|a, b| match sort {
@@ -100,7 +100,7 @@ fn row(replica: &ReplicaStatus, cells: &Cells, widths: &[usize; 6], width: usize
     match (&replica.reading, &replica.pending_call) {
         (Some(reading), _) => {
             spans.extend(bar(reading, BARS[usize::from(width < NARROW)]));
-            // Half a number would be a wrong one.
+            // A number that is cut off reads as another number.
             let mut used = Line::from(spans.clone()).width();
             let numbers = numbers(reading).into_iter();
             spans.extend(numbers.map_while(|number| {
@@ -125,7 +125,7 @@ fn state_style(state: &str) -> Style {
     }
 }
 
-/// What it holds, and what it is to hold next: `6`, `-`, `-> 7`, `6 -> 7`.
+/// The version that a replica holds, and the version that it reads: `6`, `-`, `-> 7`, `6 -> 7`.
 fn versions(replica: &ReplicaStatus) -> String {
     let held = replica.version.map(|version| version.to_string());
     match (held, &replica.reading) {
@@ -140,7 +140,7 @@ fn bar(reading: &ReadingStatus, length: usize) -> [Span<'static>; 2] {
     ["#".repeat(full).cyan(), ".".repeat(length - full).dim()]
 }
 
-/// The numbers of a read, those first that matter most.
+/// The numbers of a read, the most important first.
 fn numbers(reading: &ReadingStatus) -> [String; 4] {
     let ReadingStatus { arrived_bytes, total_bytes, .. } = *reading;
     let rate = reading.bytes_per_s.map_or(String::new(), |rate| format!("{}/s", size(rate)));

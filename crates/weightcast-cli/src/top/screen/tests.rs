@@ -16,7 +16,7 @@ fn at(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A state that has heard these answers at these milliseconds.
+/// The state after these answers at these milliseconds.
 fn heard(recorded: &str, times: &[u64]) -> TopState {
     let mut state = TopState::new("http://server:7700".to_owned(), None);
     for (line, time) in recorded.lines().zip(times) {

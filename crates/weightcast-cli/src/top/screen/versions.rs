@@ -29,7 +29,7 @@ pub(super) fn panel(model: &ModelStatus, width: usize) -> Panel {
     Panel { title, columns: None, rows }
 }
 
-/// Names, as many as there is room for.
+/// As many names as there is room for.
 fn named(names: &[String], width: usize) -> String {
     let all = names.join(", ");
     if all.len() <= width {

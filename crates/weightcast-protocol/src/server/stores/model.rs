@@ -53,7 +53,7 @@ pub(in crate::server) struct Content {
     pub(in crate::server) catalog: ContentDigest,
     /// Its folded digest, once a replica has sealed it.
     pub(in crate::server) sum: Option<Sum>,
-    /// When it was first known here.
+    /// When this server first knew the version.
     pub(in crate::server) since: Observed<Time>,
 }
 

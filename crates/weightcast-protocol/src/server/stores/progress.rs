@@ -1,20 +1,20 @@
-//! How far a shard's read is, and how fast the read goes, as the shard tells. For people: nothing is decided by it.
+//! Progress and rate of a shard's read, as the shard reports. Figures for people: nothing is decided by these.
 
 use crate::limits::RATE_WINDOW;
 use crate::{Span, Time};
 
-/// One shard's read.
+/// Progress of one shard's read.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct ShardProgress {
-    /// When the shard told of it first.
+    /// When the first report came.
     pub(in crate::server) since: Time,
-    /// Bytes that have arrived, never more than there are in all.
+    /// Bytes that have arrived, at most `total`.
     pub(in crate::server) arrived: u64,
     /// Bytes in all.
     pub(in crate::server) total: u64,
-    /// When the shard told of it last.
+    /// When the last report came.
     at: Time,
-    /// Earlier reports: the rate is reckoned from the older one, which the other replaces a window later.
+    /// Two earlier reports. The rate is reckoned from the older report, which the newer replaces a window later.
     marks: [(Time, u64); 2],
 }
 
@@ -34,7 +34,7 @@ impl ShardProgress {
         }
     }
 
-    /// Bytes a second lately; falls while the shard says nothing. `None` before there are two reports.
+    /// Bytes a second of late; falls while no report comes. `None` before the second report.
     pub(in crate::server) fn bytes_per_s(&self, now: Time) -> Option<u64> {
         let [(then, had), _] = self.marks;
         let until = if now - self.at > RATE_WINDOW { now } else { self.at };
@@ -44,7 +44,7 @@ impl ShardProgress {
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// How long the rest takes at this rate. `None` if nothing comes of a rest.
+    /// How long the rest takes at this rate. `None` if the rate is zero and bytes are missing.
     pub(in crate::server) fn remaining(&self, now: Time) -> Option<Span> {
         let left = u128::from(self.total - self.arrived);
         if left == 0 {
@@ -98,7 +98,7 @@ mod tests {
         let mut progress = ShardProgress::new(Time(0), 0, most);
         progress.report(Time(1), most - 1, most);
         assert_eq!(progress.bytes_per_s(Time(1)), Some(most));
-        // What came is less than there was: nothing comes.
+        // A report of fewer bytes than before counts as no bytes.
         progress.report(Time(2), 0, most);
         assert_eq!((progress.bytes_per_s(Time(2)), progress.remaining(Time(2))), (Some(0), None));
         assert_eq!(ShardProgress::new(Time(0), 7, 7).remaining(Time(9)), Some(Span(0)));

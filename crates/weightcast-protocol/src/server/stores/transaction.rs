@@ -48,7 +48,7 @@ pub(in crate::server) struct GroupTransfer {
     pub(in crate::server) void: bool,
     /// Shards that serve what they have read since `since`, and at which generation.
     pub(in crate::server) filling: BTreeMap<u32, Generation>,
-    /// How far the shards are, as they tell; of those that have told.
+    /// Progress of each shard that has reported.
     pub(in crate::server) progress: BTreeMap<u32, ShardProgress>,
     /// What was assigned last; set as long as shards may be reading.
     pub(in crate::server) assignment: Option<Assignment>,

@@ -1,4 +1,4 @@
-//! How far the shards of a transfer are, as they tell with their heartbeats. For people: nothing is decided by it.
+//! Progress of the shards of a transfer, as their heartbeats report. Figures for people: nothing is decided by these.
 
 use crate::server::rooms::TransferHandler;
 use crate::server::stores::progress::ShardProgress;
@@ -7,7 +7,7 @@ use crate::server::stores::transaction::Phase;
 use crate::{Attempt, OpSeq, Time};
 
 impl TransferHandler<'_> {
-    /// A shard tells how far its read is. Void unless it is the read that the group makes now.
+    /// A shard reports progress. A report of another read than the group's present read is ignored.
     pub(in crate::server) fn progress(
         &mut self,
         now: Time,
@@ -34,7 +34,7 @@ mod tests {
     use crate::server::props::{SEQ, server, version};
     use crate::{Incarnation, Span};
 
-    /// A reader of two shards, with its third assignment, which goes on after the second.
+    /// A reader of two shards, with its third assignment, which continues the second.
     fn reading() -> (Server, Incarnation) {
         let mut server = server();
         let [source, reader] = ["source", "reader"].map(|name| server.prop(name, 2));
@@ -81,7 +81,7 @@ mod tests {
         anew.groups.transfer(reader).expect("it reads").void = true;
         anew.transfers().assign(reader);
         assert_eq!(told(&anew, reader), []);
-        // All is read: what is read beside the memory is put in place next.
+        // All bytes are read; a staged read is put in place next.
         server.groups.transfer(reader).expect("it reads").staged = true;
         server.transfers().verified_beside(Time(0) + Span::from_secs(1), reader);
         assert_eq!(told(&server, reader), []);

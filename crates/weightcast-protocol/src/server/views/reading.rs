@@ -1,10 +1,10 @@
-//! How far a replica's read is, summed over its shards.
+//! Progress of a replica's read, summed over its shards.
 
 use crate::server::stores::group::Group;
 use crate::server::stores::transaction::Phase;
 use crate::{Span, Time, Version};
 
-/// A replica's read, as its shards tell. A shard that has told nothing yet counts with the bytes that it has registered.
+/// A replica's read, as its shards report. A shard without a report counts with the bytes that the shard has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadingSnapshot {
     /// The version.
@@ -13,16 +13,16 @@ pub struct ReadingSnapshot {
     pub arrived: u64,
     /// Bytes in all, on all shards.
     pub total: u64,
-    /// Bytes a second lately, on all shards that have told twice and still read.
+    /// Bytes a second of late, on all shards that have reported twice and still read.
     pub bytes_per_s: Option<u64>,
-    /// How long the slowest shard still takes at its rate. `None` while that of a shard is not known.
+    /// How long the slowest shard still takes at its rate. `None` while the rate of a shard is not known.
     pub remaining: Option<Span>,
-    /// Since a shard first told.
+    /// Time since the first report of a shard.
     pub age: Option<Span>,
 }
 
 impl ReadingSnapshot {
-    /// Of a group that reads, or has read in part and looks for a source to go on at.
+    /// The read of a group that reads, or that has read in part and waits for a further source.
     pub(super) fn of(now: Time, group: &Group) -> Option<Self> {
         let transfer = group.transfer()?;
         let reads = transfer.phase == Phase::Reading || !transfer.progress.is_empty();
@@ -111,7 +111,7 @@ mod tests {
             ..told
         };
         assert_eq!(of(&server, 3, reader), Some(rates));
-        // Shard 2 was so quick that it told nothing but its end.
+        // Shard 2 was so quick that it reported only its end.
         let prepared = (Generation(1), ShardSums::default());
         server.groups.transfer(reader).expect("it reads").prepared.insert(2, prepared);
         let remaining = Some(Span::from_secs(4));

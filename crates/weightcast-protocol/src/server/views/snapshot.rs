@@ -75,7 +75,7 @@ pub struct ReplicaSnapshot {
     pub state: ReplicaState,
     /// The version that it holds.
     pub version: Option<Version>,
-    /// How far behind the newest version that is, if it holds one.
+    /// How far behind the newest version the held version is.
     pub staleness: Option<Staleness>,
     /// Whether it has shown the bytes, or defined the version; retention relies on such copies
     /// only.
@@ -84,7 +84,7 @@ pub struct ReplicaSnapshot {
     pub shards: Vec<ShardSnapshot>,
     /// The call that has no result yet.
     pub pending: Option<PendingCall>,
-    /// What it reads, and how far it is.
+    /// The version that it reads, and the progress.
     pub reading: Option<ReadingSnapshot>,
 }
 

@@ -6,13 +6,13 @@ use crate::{Span, Time, Version};
 /// How far behind a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staleness {
-    /// Newer versions that were published, or came over, in this server's term.
+    /// Newer versions that this server knows.
     pub versions_behind: usize,
-    /// Since the first of them was.
+    /// Time since this server first knew one of these.
     pub stale: Span,
 }
 
-/// The versions of a model, the newest first, each with when it or a newer one was first known.
+/// The versions of a model, the newest first, each with the time when that version or a newer one was first known.
 pub(super) struct Ages(Vec<(Version, Time)>);
 
 impl Ages {

@@ -67,7 +67,7 @@ impl Session {
         }
     }
 
-    /// Tells the server how far the read is, in place of the next heartbeat.
+    /// Tells the server the progress of the read, in place of the next heartbeat.
     fn report_progress(&mut self, now: Time, seq: OpSeq, attempt: Attempt, progress: ReadProgress) {
         if let Some(lease) = self.lease.as_mut().filter(|_| self.link.is_open()) {
             lease.beats(now, &self.config);

@@ -77,7 +77,7 @@ fn a_read_that_was_given_up_before_ends_so() {
     assert_eq!(read(&job(), &[], &options).unwrap_err().kind, TransportError::Cancelled);
 }
 
-/// What is kept has arrived and is not waited for.
+/// Kept bytes have arrived and are not waited for.
 #[test]
 fn each_try_counts_anew() {
     let (server, peer) = reading(Way::Reference);

@@ -215,7 +215,7 @@ impl ShardHandle {
         self.receive_while(answer, limit, &|| true)
     }
 
-    /// The same; asks now and then whether to go on.
+    /// [`Self::receive`] that asks now and then whether to go on.
     fn receive_while<T>(
         &self,
         answer: &reply::Receiver<T>,

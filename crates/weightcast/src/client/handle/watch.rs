@@ -1,4 +1,4 @@
-//! What a call that fills the memory tells whoever waits: how far the read is.
+//! The progress that a call that fills the memory tells its caller.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -12,27 +12,27 @@ use crate::client::reading::pace::LatestRead;
 /// [`Error::Interrupted`](crate::Error::Interrupted).
 pub type ReadWatch<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
-/// Of a call that nobody watches.
+/// The watch of a call that is not watched.
 pub(super) const UNWATCHED: ReadWatch<'static> = &|_, _| true;
 
-/// A call's watch: tells of reads that began after the call.
+/// The watch of a call: tells the progress of reads that began after the call.
 pub(super) struct WatchedCall<'a> {
     watch: ReadWatch<'a>,
     latest: &'a Mutex<LatestRead>,
     /// The read that was the latest when the call began.
     before: Arc<Gauge>,
-    /// What was told last.
+    /// The numbers that were told last.
     told: Cell<Option<(u64, u64)>>,
 }
 
 impl<'a> WatchedCall<'a> {
-    /// A call begins.
+    /// Begins with the call.
     pub(super) fn begin(watch: ReadWatch<'a>, latest: &'a Mutex<LatestRead>) -> Self {
         let before = latest.lock().expect("no panic while held").gauge();
         Self { watch, latest, before, told: Cell::default() }
     }
 
-    /// Tells what is new. Returns whether the call goes on.
+    /// Tells numbers that have changed. Returns whether the call goes on.
     pub(super) fn tell(&self) -> bool {
         let reading = {
             let latest = self.latest.lock().expect("no panic while held");
@@ -48,7 +48,7 @@ impl<'a> WatchedCall<'a> {
 mod tests {
     use super::*;
 
-    /// What a watch is told while the latest read is at each of these points.
+    /// A watch is told the numbers of the latest read at each of these points.
     #[test]
     fn a_call_is_told_of_its_own_reads_and_of_each_number_once() {
         let latest = Mutex::new(LatestRead::at(9, 0));

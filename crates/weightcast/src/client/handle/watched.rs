@@ -1,4 +1,4 @@
-//! Calls that fill the memory, and tell whoever waits how far the read is.
+//! Calls that fill the memory, and tell their caller the progress of the read.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::client::updated::Updated;
 use crate::error::Error;
 
 impl ShardHandle {
-    /// [`ShardHandle::replicate`], watched. After a success the last that `watch` was told is that all
-    /// bytes have arrived.
+    /// [`ShardHandle::replicate`], watched. Before a success `watch` is told at last that all bytes have
+    /// arrived.
     pub fn replicate_watched(
         &self,
         selector: Selector,
@@ -22,8 +22,8 @@ impl ShardHandle {
         self.updated(Call::Replicate { selector }, deadline, watch)
     }
 
-    /// [`ShardHandle::update`] or, with `staged`, [`ShardHandle::update_staged`], watched. After a
-    /// success that has changed the memory the last that `watch` was told is that all bytes have arrived.
+    /// [`ShardHandle::update`] or, with `staged`, [`ShardHandle::update_staged`], watched. Before a
+    /// success that has changed the memory `watch` is told at last that all bytes have arrived.
     pub fn update_watched(
         &self,
         selector: Selector,

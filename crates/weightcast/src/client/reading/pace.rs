@@ -27,37 +27,37 @@ impl ReadPace {
     }
 }
 
-/// The read that was begun last, for those who want to see how far it is.
+/// The read that was begun last, and its progress.
 #[derive(Debug, Default)]
 pub(crate) struct LatestRead {
     gauge: Arc<Gauge>,
-    /// How far the read before was, if this one goes on after it.
+    /// Progress of the read before, if this read continues that one.
     before: Option<Reading>,
 }
 
 impl LatestRead {
-    /// A read begins; `keeps` if it goes on after what the one before has left.
+    /// A read begins. `keeps` if it continues the read before.
     pub(super) fn begin(&mut self, gauge: &Arc<Gauge>, keeps: bool) {
         self.before = self.look().filter(|_| keeps);
         self.gauge = Arc::clone(gauge);
     }
 
-    /// How far it is. Nothing before the first read, and none of a new read before bytes move.
+    /// Progress of the read. `None` before the first read, and for a new read before bytes move.
     pub(crate) fn look(&self) -> Option<Reading> {
         self.gauge.look().or(self.before)
     }
 
-    /// Whether it is this one.
+    /// Whether the gauge is that of the read.
     pub(crate) fn is_of(&self, gauge: &Arc<Gauge>) -> bool {
         Arc::ptr_eq(&self.gauge, gauge)
     }
 
-    /// Its gauge.
+    /// The gauge of the read.
     pub(crate) fn gauge(&self) -> Arc<Gauge> {
         Arc::clone(&self.gauge)
     }
 
-    /// One that is so far.
+    /// A read with this progress.
     #[cfg(test)]
     pub(crate) fn at(arrived: u64, left: u64) -> Self {
         Self { before: Some(Reading { arrived, left, job: 0 }), ..Self::default() }
