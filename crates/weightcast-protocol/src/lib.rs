@@ -22,6 +22,7 @@ pub mod session;
 mod sums;
 mod ticket;
 mod time;
+mod trace_id;
 
 pub use condition::{Condition, Freshness, Oldest, Quorum};
 pub use durations::{CallDurations, DurationHistogram};
@@ -39,6 +40,7 @@ pub use selector::Selector;
 pub use sums::{ShardSums, Sum};
 pub use ticket::{Mac, Proved, TermProof, Ticket, TicketKey};
 pub use time::{Span, Time};
+pub use trace_id::TraceId;
 
 /// Version of the control protocol. Peers of another version are refused (F35).
 pub const PROTOCOL: u32 = 3;

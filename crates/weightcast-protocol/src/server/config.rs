@@ -41,6 +41,8 @@ pub struct ServerConfig {
     /// Secret from which the numbers of challenges are drawn: random, and known to no other
     /// process.
     pub secret: [u64; 2],
+    /// Tell each stage of each call, for traces: [`Server::poll_stage`](super::Server::poll_stage).
+    pub tell_stages: bool,
     /// Check the invariants after every event, and panic if one is broken. For tests.
     pub paranoid: bool,
     /// Safeguards switched off, so that a test rig can show that it notices.
@@ -72,6 +74,7 @@ impl Default for ServerConfig {
             depth_limit: 64,
             limits: Limits::default(),
             secret: [0; 2],
+            tell_stages: false,
             paranoid: false,
             safeguards: Default::default(),
         }

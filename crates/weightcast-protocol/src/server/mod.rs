@@ -56,6 +56,7 @@ pub use output::ServerOutput;
 pub use stores::counters::Counters;
 pub use stores::retention::RetentionLoss;
 pub use stores::seeding::seed_name;
+pub use stores::stages::{CallStage, StageChange, StagedCall};
 pub use stores::trust::Trust;
 pub use stores::violation::Violation;
 pub use transfers::choose::Drawbacks;
@@ -80,6 +81,7 @@ use stores::models::Models;
 use stores::numbers::Numbers;
 use stores::observed::Observed;
 use stores::sessions::{MemberId, Sessions};
+use stores::stages::Stages;
 use stores::terms::Terms;
 use stores::timers::{Timer, Timers};
 
@@ -97,6 +99,7 @@ pub struct Server {
     timers: Timers,
     counters: Counters,
     durations: Observed<CallDurations>,
+    stages: Observed<Stages>,
     /// The last retained versions that were lost.
     losses: VecDeque<RetentionLoss>,
     challenges: Challenges,
@@ -121,6 +124,7 @@ impl Server {
             timers: Timers::default(),
             counters: Counters::default(),
             durations: Observed::default(),
+            stages: Observed::default(),
             losses: VecDeque::new(),
             challenges: Challenges::default(),
             numbers: Numbers::default(),

@@ -51,7 +51,7 @@ pub use lease::Lease;
 pub use pace::ReadProgress;
 
 use crate::message::{ClientMessage, ServerMessage};
-use crate::{CallError, Generation, Term, Ticket, Time, Version};
+use crate::{CallError, Generation, OpSeq, Term, Ticket, Time, TraceId, Version};
 use calls::Calls;
 use host::Outputs;
 use link::Link;
@@ -271,6 +271,12 @@ impl Session {
     /// digested the content, and it is the version's. Memory that holds nothing counts as accepted.
     pub fn verdict(&self) -> Option<Result<(), CallError>> {
         self.memory.verdict()
+    }
+
+    /// The name of a call in traces; none before the session is open.
+    pub fn trace_id(&self, seq: OpSeq) -> Option<TraceId> {
+        let ticket = self.ticket.as_ref()?;
+        Some(TraceId::of(&ticket.proof, ticket.incarnation, seq))
     }
 
     /// The last ticket from a server, to be shown to the next server.

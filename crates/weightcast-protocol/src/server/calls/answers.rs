@@ -36,7 +36,7 @@ impl CallHandler<'_> {
         let place = transaction.place.take();
         let outcome = result.as_ref().map_or_else(CallError::name, Answer::outcome);
         let (call, started) = (transaction.call.name(), transaction.started);
-        self.agenda.ended.push(EndedCall { call, outcome, started });
+        self.agenda.ended.push(EndedCall { group: incarnation, seq, call, outcome, started });
         group.active = None;
         let mut asked = group.member_ids();
         asked.retain(|member| group.recorded(seq).arrived.contains_key(&member.shard));

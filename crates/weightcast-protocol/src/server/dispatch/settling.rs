@@ -15,9 +15,7 @@ impl Server {
         let bound = SETTLING_ROUNDS + SETTLING_ROUNDS_PER_GROUP * self.groups.len();
         let mut settled = BTreeSet::new();
         self.unsettled = (0..bound).all(|_| self.settle_one(now, &mut settled));
-        for EndedCall { call, outcome, started } in self.agenda.ended.drain(..) {
-            self.durations.0.add(call, outcome, now - started);
-        }
+        self.tell(now);
         self.agenda.models.append(&mut settled);
         self.membership().free_models();
         self.blobs.schedule_grace(now, &mut self.timers);
@@ -28,9 +26,22 @@ impl Server {
         }
     }
 
+    /// Tells of the calls that have ended or moved on, for figures and traces.
+    fn tell(&mut self, now: Time) {
+        let ended = std::mem::take(&mut self.agenda.ended);
+        for EndedCall { call, outcome, started, .. } in &ended {
+            self.durations.0.add(call, outcome, now - *started);
+        }
+        match self.config.tell_stages {
+            true => self.tell_stages(&ended),
+            false => self.agenda.moved.clear(),
+        }
+    }
+
     /// Does the next thing on the agenda. False if there is none.
     fn settle_one(&mut self, now: Time, settled: &mut BTreeSet<String>) -> bool {
         if let Some(group) = self.agenda.groups.pop_first() {
+            self.agenda.moved.insert(group);
             self.advance(now, group);
         } else if let Some(model) = self.agenda.models.pop_first() {
             self.durability().review_claims(now, &model);

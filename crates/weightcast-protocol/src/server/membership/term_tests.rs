@@ -68,6 +68,7 @@ fn a_server_that_steps_down_has_forgotten_its_clients_and_all_that_they_brought(
         numbers: _,
         agenda,
         unsettled: _,
+        stages: _,
     } = &mut server;
     let Terms { own, active, seen, told: _, fresh_until, window_until } = terms;
     assert!(!*active && own.term == Term(5) && seen.term == Term(5), "terms are for ever");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Incarnation, Time};
+use crate::{Incarnation, OpSeq, Time};
 
 /// Groups and models that a room woke. Only the dispatcher works the agenda off, in order.
 #[derive(Clone, Debug, Default)]
@@ -13,11 +13,15 @@ pub(in crate::server) struct Agenda {
     pub(in crate::server) models: BTreeSet<String>,
     /// Calls whose durations are still to be counted.
     pub(in crate::server) ended: Vec<EndedCall>,
+    /// Groups whose pending call may have come to another stage.
+    pub(in crate::server) moved: BTreeSet<Incarnation>,
 }
 
 /// A call that has its answer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct EndedCall {
+    pub(in crate::server) group: Incarnation,
+    pub(in crate::server) seq: OpSeq,
     /// Its kind.
     pub(in crate::server) call: &'static str,
     pub(in crate::server) outcome: &'static str,
@@ -42,7 +46,7 @@ impl Agenda {
         }
     }
 
-    /// Forgets all groups and models that were woken. Calls that have ended are still counted.
+    /// Forgets all groups and models that were woken. What is only told of is kept.
     pub(in crate::server) fn clear(&mut self) {
         self.groups.clear();
         self.models.clear();

@@ -17,6 +17,7 @@ pub(super) mod retention;
 pub(super) mod seeding;
 pub(super) mod serving;
 pub(super) mod sessions;
+pub(super) mod stages;
 pub(super) mod store;
 pub(super) mod terms;
 pub(super) mod timers;

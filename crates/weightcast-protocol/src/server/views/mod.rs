@@ -6,4 +6,5 @@ pub(super) mod invariants;
 pub(super) mod preview;
 pub(super) mod reading;
 pub(super) mod snapshot;
+pub(super) mod stages;
 pub(super) mod staleness;
