@@ -2,7 +2,8 @@
 //!
 //! `job` speaks with a live job's server and replicas, `top` shows the job in a terminal, `plan` says
 //! what ranks hold and what a transfer would move, `sim` plays virtual clusters, `plot` draws what was
-//! measured, `programs` starts what is no part of this program: the demo and the benches.
+//! measured, `trace` sums up the spans of calls, `programs` starts what is no part of this program: the
+//! demo and the benches.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod plot;
 mod programs;
 mod sim;
 mod top;
+mod trace;
 
 use clap::{Parser, Subcommand};
 
@@ -30,6 +32,7 @@ pub use job::status::status_json;
 pub use job::verify::verdict_json;
 pub use plan::layout::read_model;
 pub use plot::svg_of;
+pub use weightcast::log_to_stderr;
 
 /// Moves model weights from the trainers of a reinforcement-learning job to its rollout workers.
 #[derive(Parser)]
@@ -73,6 +76,8 @@ enum Command {
     Replay(replay::Replay),
     /// Draw what a bench, the demo or a scenario measured: JSON to SVG
     Plot(plot::Plot),
+    /// Sum up the spans of calls that processes wrote (`open(trace=)`, `serve --trace`)
+    Trace(trace::Trace),
     /// Run the demo: a reinforcement-learning loop (of the Python package; see `demo --help`).
     #[command(disable_help_flag = true)]
     Demo {
@@ -113,6 +118,7 @@ pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
         Command::Sim(sim) => sim::run(&sim),
         Command::Replay(replay) => replay::run(&replay),
         Command::Plot(plot) => plot::run(&plot),
+        Command::Trace(trace) => trace::run(&trace),
         Command::Demo { arguments } => programs::demo(&arguments),
     })
 }
@@ -126,14 +132,4 @@ pub fn exit_status(result: anyhow::Result<()>) -> i32 {
             1
         }
     }
-}
-
-/// Logs to standard error. `WEIGHTCAST_LOG` chooses what is logged, as `RUST_LOG` does elsewhere;
-/// warnings by default.
-pub fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIGHTCAST_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // A second command in one process keeps the first one's log.
-    let _ =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }

@@ -66,6 +66,10 @@ pub struct Options {
     /// need not plan. Made if it is not there; any number of handles may share it. Its newest 128
     /// plans are kept, each a few bytes a copy. By default plans last as long as the handle.
     pub plan_cache: Option<PathBuf>,
+    /// A file to which this process adds the spans of its calls from now on, for Perfetto, Chrome and
+    /// `weightcast trace`; `WEIGHTCAST_TRACE` if none is given. Processes of one host may share the file.
+    /// A process has one such file.
+    pub trace: Option<PathBuf>,
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
@@ -108,6 +112,7 @@ impl Options {
             offload_bytes: None,
             staging_bytes: None,
             plan_cache: None,
+            trace: None,
             server: None,
             token_file: None,
             data_bind: None,

@@ -29,6 +29,7 @@ mod metrics;
 mod per_process;
 mod private;
 mod serve;
+mod telemetry;
 mod transform;
 mod verify;
 #[cfg(test)]
@@ -46,6 +47,9 @@ pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_r
 pub use error::Error;
 pub use metrics::{metrics, metrics_text};
 pub use serve::{ServeConfig, Server, Status, serve};
+pub use telemetry::{
+    LogLevel, LogLine, log_lines, log_to_queue, log_to_stderr, set_log_level, wake_log_lines,
+};
 pub use transform::{Exchange, Transformed};
 pub use verify::{
     Comparison, Difference, DifferentRange, HeldBy, MAX_RANGES, MAX_TENSORS, Other, Verdict,

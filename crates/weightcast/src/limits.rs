@@ -99,6 +99,8 @@ pub(crate) const HEADER_BYTES: u32 = 8 << 10;
 /// [`STRANGER_DEADLINE`]. The largest text, of 64 models with the longest names in every state, has
 /// 5 MB.
 pub(crate) const SCRAPERS: usize = 16;
+/// Log lines that wait for another language's logging: beyond, new lines are dropped and counted.
+pub(crate) const LOG_LINES: usize = 1_024;
 /// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.
 pub(crate) const SOCKET_PATH_BYTES: usize = 107;
 /// A token: 256 bits in hexadecimal have 64; it is one of the headers.

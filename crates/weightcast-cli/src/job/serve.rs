@@ -50,6 +50,9 @@ pub(crate) struct Serve {
     /// show the token
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
+    /// Add the spans of groups' calls to this file, for Perfetto, Chrome and `weightcast trace`
+    #[arg(long, value_name = "FILE", env = "WEIGHTCAST_TRACE")]
+    trace: Option<PathBuf>,
     /// Keep no directory busy: what starts a server for a job gives it files by their whole paths
     #[arg(long, hide = true)]
     detached: bool,
@@ -83,6 +86,7 @@ fn configured(arguments: Serve) -> ServeConfig {
         stripes: arguments.stripes,
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         metrics: arguments.metrics,
+        trace: arguments.trace,
         paranoid: arguments.paranoid,
         gives_up_at: arguments.gives_up_at,
     }
@@ -145,6 +149,7 @@ mod tests {
                 "--metrics 127.0.0.1:9",
                 ServeConfig { metrics: Some("127.0.0.1:9".into()), ..usual() },
             ),
+            ("--trace /t", ServeConfig { trace: Some("/t".into()), ..usual() }),
             ("--paranoid", ServeConfig { paranoid: true, ..usual() }),
             ("--gives-up-at /f", ServeConfig { gives_up_at: Some("/f".into()), ..usual() }),
         ] {

@@ -55,6 +55,8 @@ pub(crate) enum Event {
         deadline: Span,
         /// Keeps the memory that the call may fill reserved until it has ended.
         filling: Option<FillGuard>,
+        /// The call's span, under which its reads are traced.
+        span: tracing::Span,
         reply: reply::Sender<CallReply>,
     },
     /// Answered once the session is open, or will never be.

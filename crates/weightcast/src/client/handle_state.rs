@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use tracing::{Span, info_span};
 use weightcast_protocol::{CallError, Generation};
 use weightcast_transport::{DataServer, ExportId};
 
@@ -9,6 +10,7 @@ use super::memory::layouts::KnownLayouts;
 use super::memory::registration::RegisteredShard;
 use super::reading::pace::LatestRead;
 use super::reading::route::Routes;
+use crate::config::Replica;
 use crate::metrics::process::HandleFigures;
 
 /// What the handle and the control thread share.
@@ -35,6 +37,23 @@ pub(crate) struct HandleState {
     pub(crate) latest_read: Mutex<LatestRead>,
     /// Counts for the figures of this process.
     pub(crate) figures: HandleFigures,
+    /// Whose handle this is, for traces.
+    pub(crate) label: ShardLabel,
+}
+
+/// The shard that a handle is.
+#[derive(Clone, Debug)]
+pub(crate) struct ShardLabel {
+    pub(crate) model: String,
+    pub(crate) replica: Replica,
+}
+
+impl ShardLabel {
+    /// The span in which published memory is digested.
+    pub(crate) fn seal_span(&self, generation: Generation) -> Span {
+        let Replica { name, shard, .. } = &self.replica;
+        info_span!("seal", model = self.model, replica = name, shard, generation = generation.0)
+    }
 }
 
 /// A copy of the session's state.
@@ -94,6 +113,7 @@ impl HandleState {
             staging_bytes,
             latest_read: Mutex::default(),
             figures: HandleFigures::apart(),
+            label: ShardLabel { model: String::new(), replica: Replica::new("alone", 0, 1) },
         })
     }
 }

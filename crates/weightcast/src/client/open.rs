@@ -19,7 +19,7 @@ use crate::client::connection::ServerConnection;
 use crate::client::control::Control;
 use crate::client::data_address::{bind_address, told_address};
 use crate::client::event::Event;
-use crate::client::handle_state::{HandleState, SessionView};
+use crate::client::handle_state::{HandleState, SessionView, ShardLabel};
 use crate::client::memory::reservations::Registrant;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::plan_files::PlanFiles;
@@ -30,6 +30,7 @@ use crate::config::{Options, Replica, Role};
 use crate::error::Error;
 use crate::lazy;
 use crate::metrics::process::HandleFigures;
+use crate::telemetry;
 
 impl ShardHandle {
     /// Opens a session for one shard of a replica of a model.
@@ -49,6 +50,7 @@ impl ShardHandle {
         options: &Options,
         interrupted: Option<Interrupted>,
     ) -> Result<Self, Error> {
+        telemetry::trace_if_asked(options.trace.as_deref())?;
         let (server, token, job) = match options.configured_server() {
             Some(server) => {
                 let token = options.token(&server)?;
@@ -97,6 +99,7 @@ impl ShardHandle {
                 Role::Trainer | Role::Rollout => HandleFigures::listed(model),
                 Role::Offload(_) | Role::Seed(_) => HandleFigures::apart(),
             },
+            label: ShardLabel { model: model.to_owned(), replica: replica.clone() },
         });
         let config = session_config(model, &replica, options, data_address, &server)?;
         let mut handle = Self::start(model, replica, options, config, token.as_ref(), shared)?;

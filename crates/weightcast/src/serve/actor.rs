@@ -14,6 +14,7 @@ use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProo
 
 use super::admission::Pass;
 use super::outbox::Outbox;
+use super::spans::CallSpans;
 use crate::clock::Clock;
 use crate::convert::{ByteMeter, Encoder};
 use crate::limits::OUTBOXES_BYTES;
@@ -118,6 +119,7 @@ pub(super) async fn run(
 ) {
     let clock = Clock::start();
     let mut streams = Streams::new(OUTBOXES_BYTES);
+    let mut calls = CallSpans::default();
     let mut idle_since = Instant::now();
     loop {
         let wake = machine.next_timeout().map(|time| clock.instant(time));
@@ -141,6 +143,9 @@ pub(super) async fn run(
             () = sleep_until(leave) => return,
         }
         dispatch(&mut machine, &mut streams, &clock);
+        while let Some(change) = machine.poll_stage() {
+            calls.follow(change);
+        }
         // `nobody` was read before the event: a client that has just left counts as connected till
         // now.
         if !(nobody && streams.open.is_empty()) {

@@ -12,6 +12,7 @@ mod metrics;
 mod outbox;
 mod queue;
 mod service;
+mod spans;
 mod status;
 mod transfers;
 mod visitor;
@@ -30,6 +31,7 @@ use self::listener::ControlListener;
 use self::metrics::MetricsPort;
 use crate::auth;
 use crate::error::Error;
+use crate::telemetry;
 
 pub(crate) use self::dial_back::{DialNonce, proof};
 pub(crate) use self::queue::BUSY;
@@ -69,6 +71,9 @@ pub struct ServeConfig {
     /// Where to serve metrics to Prometheus, under the path `/metrics`: `127.0.0.1:9464`,
     /// `unix:/run/metrics.sock`. Scrapers from other hosts show the server's token.
     pub metrics: Option<String>,
+    /// A file to which this process adds the spans of groups' calls, for Perfetto, Chrome and `weightcast
+    /// trace`; `WEIGHTCAST_TRACE` if none is given. A process has one such file.
+    pub trace: Option<PathBuf>,
     /// Check every invariant after every event.
     pub paranoid: bool,
     /// For tests: once this file exists, the server panics at the next thing that happens to it.
@@ -91,6 +96,7 @@ impl Default for ServeConfig {
             stripes: 1,
             idle_exit: None,
             metrics: None,
+            trace: None,
             paranoid: false,
             gives_up_at: None,
         }
@@ -158,6 +164,7 @@ impl Drop for Server {
 /// # Errors
 /// An address cannot be bound, or reaches beyond loopback without a token.
 pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
+    telemetry::trace_if_asked(config.trace.as_deref())?;
     let address = BindAddress::parse("server address", &config.address)?;
     let token_file = match address.guard(config.token.is_some(), config.insecure)? {
         Guard::OwnToken => Some(auth::own_token_file()?),
@@ -270,6 +277,7 @@ fn machine_config(config: &ServeConfig, life: u64, drawn_with: [u64; 2]) -> Serv
         offload_deadline: span(config.offload_deadline),
         fanout: config.fanout,
         stripes: config.stripes,
+        tell_stages: spans::are_wanted(),
         paranoid: config.paranoid,
         secret: drawn_with,
         ..ServerConfig::default()

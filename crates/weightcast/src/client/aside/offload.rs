@@ -84,11 +84,13 @@ fn keep(
     copying: &Copying,
     figures: &SharedFigures,
 ) -> Result<bool, Error> {
+    let span = second.offload_span(version).entered();
     let room = second.take_room(Duration::ZERO)?;
     let Some(regions) = copying.copy(&second)? else { return Ok(false) };
     let deadline = second.options.deadline;
     let open = second.open(regions, room)?;
     open.handle.publish(version.number, deadline)?;
+    drop(span);
     figures.lock().expect("no panic while held").offloads += 1;
     open.handle.wait_ended().map(|()| true)
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tracing::{Span, info_span};
+use weightcast_protocol::Version;
 use weightcast_transport::Region;
 
 use super::room::{Room, Share};
@@ -74,6 +76,18 @@ pub(in crate::client) struct Second {
 }
 
 impl Second {
+    /// The span in which the replica comes to hold a version.
+    pub(super) fn offload_span(&self, version: Version) -> Span {
+        let Replica { name, shard, .. } = &self.replica;
+        info_span!("offload", model = self.model, replica = name, shard, %version)
+    }
+
+    /// The span in which the replica comes to hold a version of another datacentre.
+    pub(super) fn seed_span(&self, version: Version) -> Span {
+        let Replica { name, shard, .. } = &self.replica;
+        info_span!("seed", model = self.model, replica = name, shard, %version)
+    }
+
     /// Takes room for the registered bytes; waits up to `patience` for it.
     ///
     /// # Errors

@@ -49,10 +49,12 @@ fn keep(
     deadline: Duration,
     figures: &SharedFigures,
 ) -> Result<(), Error> {
+    let span = second.seed_span(version).entered();
     let room = second.take_room(PATIENCE.min(deadline))?;
     let regions = second.registration.regions.iter().map(allocate).collect::<Result<_, _>>()?;
     let open = second.open(regions, room)?;
     open.handle.replicate(Selector::Exact(version.number), deadline)?;
+    drop(span);
     figures.lock().expect("no panic while held").seeds += 1;
     open.handle.wait_ended()
 }

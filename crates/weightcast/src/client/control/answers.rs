@@ -1,5 +1,6 @@
 //! Ends calls and tells their callers the result.
 
+use tracing::Span;
 use weightcast_protocol::message::Answer;
 use weightcast_protocol::{CallError, OpSeq};
 
@@ -9,6 +10,8 @@ use crate::client::event::FailedCall;
 impl Control {
     pub(super) fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
         let arrived = self.memory.take_arrived(result.is_ok());
+        // The span ends with the call.
+        self.memory.call_span = Span::none();
         let Some(pending) = self.pending.remove(&seq) else { return };
         let result = match result {
             Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),
@@ -37,6 +40,7 @@ impl Control {
 
     pub(super) fn closed(&mut self) {
         self.memory.stop_read();
+        self.memory.call_span = Span::none();
         let gone = self.gone();
         for reply in self.awaiting_open.drain(..) {
             let _ = reply.send(Err(gone.clone()));

@@ -5,6 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tracing::field::Empty;
+use tracing::{Instrument, Span, info_span};
 use weightcast_protocol::message::{Assignment, ReadFailure, Witnesses};
 use weightcast_protocol::session::ReadProgress;
 use weightcast_protocol::{Attempt, Generation, Nonce, OpSeq, ShardSums};
@@ -38,6 +40,8 @@ pub(in crate::client) struct RegisteredMemory {
     pub(in crate::client) read: Option<RunningRead>,
     /// The call of the last read.
     last_read: Option<OpSeq>,
+    /// The span of the pending call.
+    pub(in crate::client) call_span: Span,
     /// The finished read of the pending call.
     arrived: Option<Box<ArrivedRead>>,
     /// The note of the held version: readers whose digests differ ask for it.
@@ -66,6 +70,7 @@ impl RegisteredMemory {
             staged: None,
             read: None,
             last_read: None,
+            call_span: Span::none(),
             arrived: None,
             note: None,
             sealing: None,
@@ -125,7 +130,9 @@ impl RegisteredMemory {
         self.sealing = Some(generation);
         let (events, threads) = (self.events.clone(), self.shared.sealing_threads);
         let figures = self.shared.figures.model();
+        let span = self.shared.label.seal_span(generation);
         let work = tokio::task::spawn_blocking(move || {
+            let _entered = span.entered();
             let started = Instant::now();
             let digests = registration.digest_all_on(threads);
             figures.lock().expect("no panic while held").sealed_in(started.elapsed());
@@ -219,6 +226,15 @@ impl RegisteredMemory {
                 return;
             }
         };
+        let span = info_span!(
+            parent: &self.call_span,
+            "read",
+            attempt = attempt.0,
+            version = %assignment.version,
+            source = assignment.sources().join(", "),
+            staged = assignment.staged,
+            bytes = Empty,
+        );
         let running = RunningRead::default();
         self.read = Some(running.clone());
         let shared = Arc::clone(&self.shared);
@@ -226,6 +242,7 @@ impl RegisteredMemory {
         tokio::spawn(async move {
             let cancelled = Arc::clone(&running.cancel);
             let read = read_assigned(connection, shared, assignment, target, deadline, running);
+            let read = read.instrument(span);
             let result = read.await.map(Box::new);
             // `stop_read` promises that a stopped read reports nothing.
             if !cancelled.load(Ordering::Acquire) {
@@ -262,7 +279,9 @@ impl RegisteredMemory {
         let cancel = Arc::clone(&running.cancel);
         self.read = Some(running);
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        let span = info_span!(parent: &self.call_span, "install", bytes = registration.bytes());
         tokio::task::spawn_blocking(move || {
+            let _entered = span.entered();
             let (from, to) = (&staged.registration, &registration);
             let installed = staging::install(from, to, &shared.memory, &cancel);
             // Before the event: the staged memory is free when the call returns.

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc as reply};
 
 use tokio::sync::mpsc;
+use tracing::Span;
+use tracing::field::display;
 use weightcast_protocol::message::ServerMessage;
 use weightcast_protocol::session::{Session, SessionState};
 use weightcast_protocol::{CallError, OpSeq, Time};
@@ -117,10 +119,13 @@ impl Control {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Call { call, deadline, filling, reply } => {
+            Event::Call { call, deadline, filling, span, reply } => {
                 let pending = AwaitedCall { filling, reply };
                 match self.session.call(now, call, deadline) {
-                    Ok(seq) => drop(self.pending.insert(seq, pending)),
+                    Ok(seq) => {
+                        self.trace(seq, span);
+                        self.pending.insert(seq, pending);
+                    }
                     Err(error) => pending.end(Err(self.explain(error).into())),
                 }
             }
@@ -186,6 +191,16 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// Names the call in its span, as the server and the group's other shards name it.
+    fn trace(&mut self, seq: OpSeq, span: Span) {
+        if !span.is_disabled()
+            && let Some(trace) = self.session.trace_id(seq)
+        {
+            span.record("trace", display(trace));
+        }
+        self.memory.call_span = span;
     }
 
     /// Carries out the machine's outputs, then answers the calls that wait for a state.

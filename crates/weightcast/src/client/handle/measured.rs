@@ -30,6 +30,21 @@ pub(super) fn call(
     });
 }
 
+/// Says in the span of a call how the call has ended.
+pub(super) fn traced(span: &tracing::Span, result: &Result<(Answer, Transfer), Error>) {
+    if span.is_disabled() {
+        return;
+    }
+    let outcome = result.as_ref().map_or_else(Error::name, |(answer, _)| answer.outcome());
+    span.record("outcome", outcome);
+    if let Some(version) = heard_of(result) {
+        span.record("version", tracing::field::display(version));
+    }
+    if let Ok((Answer::Committed { source, .. }, transfer)) = result {
+        span.record("source", source).record("bytes", transfer.bytes);
+    }
+}
+
 /// A wait for the seal has ended.
 pub(super) fn wait_sealed(figures: &HandleFigures, started: Instant, result: &Result<(), Error>) {
     let now = Instant::now();

@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tracing::Span;
+use tracing::field::Empty;
 use weightcast_protocol::message::{Answer, Call, Listing};
 use weightcast_protocol::{CallError, Condition, Selector, Version};
 use weightcast_transport::Reading;
@@ -113,14 +115,33 @@ impl ShardHandle {
         watch: ReadWatch<'_>,
     ) -> Result<(Answer, Transfer), Error> {
         let (name, started) = (call.name(), Instant::now());
+        let traced = self.call_span(&call);
+        let _entered = traced.enter();
         let own = self.own()?;
         own.mismatch.lock().expect("no panic while held").take();
         let watch = WatchedCall::begin(watch, &own.shared.latest_read);
         let (reply, answer) = reply::channel::<CallReply>();
-        self.send(Event::Call { call, deadline: span(deadline), filling, reply })?;
+        let traced_by = traced.clone();
+        self.send(Event::Call { call, deadline: span(deadline), filling, span: traced_by, reply })?;
         let result = self.answered(&answer, started + deadline, &watch);
         measured::call(&own.shared.figures, name, started, &result);
+        measured::traced(&traced, &result);
         result
+    }
+
+    fn call_span(&self, call: &Call) -> Span {
+        tracing::info_span!(
+            "call",
+            %call,
+            model = self.model,
+            replica = self.replica.name,
+            shard = self.replica.shard,
+            trace = Empty,
+            outcome = Empty,
+            version = Empty,
+            source = Empty,
+            bytes = Empty,
+        )
     }
 
     /// Waits for the answer of a call, and explains an error.

@@ -83,7 +83,7 @@ impl HandleScene {
         let hear = async move {
             while let Some(event) = queue.recv().await {
                 match event {
-                    Event::Call { call, deadline, filling, reply } => {
+                    Event::Call { call, deadline, filling, reply, .. } => {
                         let answer = answers(&call).map(|answer| (answer, moved()));
                         told.lock().unwrap().push(HeardCall::Call(call, deadline));
                         drop(filling);

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use tracing::Span;
 use weightcast_plan::Layout;
 use weightcast_protocol::ContentDigest;
 use weightcast_protocol::message::{Assignment, ReadFailure};
@@ -72,7 +73,9 @@ pub(super) async fn read_assigned(
             return Err(ReadFailure::Source { shard: 0, reason });
         }
     };
+    let span = Span::current();
     let read = tokio::task::spawn_blocking(move || {
+        let _entered = span.entered();
         let keeps = target.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
         let latest = || shared.latest_read.lock().expect("no panic while held");
         latest().begin(&running.pace.gauge, keeps);

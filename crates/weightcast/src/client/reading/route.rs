@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tracing::{Span, info_span};
 use weightcast_plan::{Layout, Plan};
 use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
@@ -78,7 +79,8 @@ impl Routes {
     pub(crate) fn read(&self, read: &Read<'_>) -> Result<ArrivedRead, ReadFailure> {
         let started = Instant::now();
         check_catalog(read)?;
-        let (plan, plan_from) = self.plans.get(read.registration, read.assignment, read.sources)?;
+        let (plan, plan_from) = info_span!("plan")
+            .in_scope(|| self.plans.get(read.registration, read.assignment, read.sources))?;
         let planned = started.elapsed();
         let (bound, copies): (Vec<_>, Vec<_>) = self.bind(&plan, read)?.into_iter().unzip();
         read.pace.of(bound.iter().map(|bound| bound.shard));
@@ -99,8 +101,11 @@ impl Routes {
             return Err(source_failure(0, "cancelled"));
         }
         let kept = read.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
+        let sources: Vec<Span> = bound.iter().map(|bound| bound.span(read.assignment)).collect();
         let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
+        drop(sources);
+        let digesting = info_span!("digest").entered();
         if kept {
             // The transfer has digested only the bytes of this read; earlier reads have brought the
             // rest.
@@ -109,7 +114,9 @@ impl Routes {
             // Tied weights lie in memory once: digest them again for each further name.
             read.registration.digest(&plan.echoes, &mut digests);
         }
+        drop(digesting);
         let bytes = read.registration.bytes();
+        Span::current().record("bytes", bytes);
         let way = |job: &SourceJob<'_>| {
             let (export, generation) = (job.export, job.generation);
             (job.peer.way_to(export, generation), job.peer.why(export, generation).to_owned())
@@ -194,6 +201,7 @@ impl Routes {
         if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
             return Ok(Arc::clone(peer));
         }
+        let _entered = info_span!("connect", address).entered();
         let explained = |error: String| reach::explained(address, error);
         let port = resolve(address)?;
         self.networks.check(port).map_err(|e| explained(e.to_string()))?;
@@ -252,6 +260,19 @@ struct BoundSource {
 }
 
 impl BoundSource {
+    /// The span in which this source is read, with the others.
+    fn span(&self, assignment: &Assignment) -> Span {
+        let (stripe, shard) = assignment.at(self.shard as u32);
+        info_span!(
+            "source",
+            replica = assignment.sources()[stripe],
+            shard,
+            address = assignment.shards[self.shard].data_address,
+            way = format!("{:?}", self.way()).to_lowercase(),
+            bytes = self.bytes,
+        )
+    }
+
     /// How its bytes came.
     fn way(&self) -> Way {
         self.peer.way_to(self.export, self.generation)

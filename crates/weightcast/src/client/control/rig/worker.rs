@@ -23,7 +23,7 @@ use crate::client::aside::seed::Seeder;
 use crate::client::connection::ServerConnection;
 use crate::client::connection::port::ControlPort;
 use crate::client::event::{CallReply, Event};
-use crate::client::handle_state::{HandleState, SessionView};
+use crate::client::handle_state::{HandleState, SessionView, ShardLabel};
 use crate::client::memory::registration::RegisteredShard;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::plan_files::PlanFiles;
@@ -162,6 +162,10 @@ impl RigClient {
         let mut routes = Routes::new(auth, way, networks.expect("networks"), files);
         (routes.holds, routes.threads) = (gate.holds(), 1);
         let data_address = exports.addr().to_string();
+        // A group's first shard names it.
+        let group = kind.name.unwrap_or_else(|| format!("worker{}", index - form.shard as usize));
+        let place = Replica::new(&group, form.shard, form.shards);
+        let replica = Replica { datacentre: kind.datacentre, ..place };
         let shared = Arc::new(HandleState {
             exports,
             routes,
@@ -174,11 +178,8 @@ impl RigClient {
             trouble: Mutex::new(None),
             latest_read: Mutex::default(),
             figures: HandleFigures::apart(),
+            label: ShardLabel { model: "model".to_owned(), replica: replica.clone() },
         });
-        // A group's first shard names it.
-        let group = kind.name.unwrap_or_else(|| format!("worker{}", index - form.shard as usize));
-        let place = Replica::new(&group, form.shard, form.shards);
-        let replica = Replica { datacentre: kind.datacentre, ..place };
         let open = Open {
             protocol: PROTOCOL,
             session: SessionId(life.into()),
@@ -239,7 +240,10 @@ impl RigClient {
     pub(super) fn call(&mut self, now: Time, call: Call, deadline: Span) {
         let (reply, answer) = reply::channel();
         self.pending = Some((call.clone(), answer));
-        self.control.take(now, Event::Call { call, deadline, filling: None, reply });
+        self.control.take(
+            now,
+            Event::Call { call, deadline, filling: None, span: tracing::Span::none(), reply },
+        );
     }
 
     /// What has come of the pending call.
