@@ -38,13 +38,13 @@ class Native:
 ME = wc.Replica("rollout-3", shard=5, num_shards=8, datacentre="west", host="node-7", spot=True)
 OPTIONS: dict[str, Any] = {
     "role": "trainer", "epoch": "new", "retain": 11, "offload_seeding": True, "offload_bytes": 12,
-    "staging_bytes": 13, "plan_cache": Path("/plans"), "server": ["one:1", "two:2"], "token_file": Path("/token"),
+    "staging_bytes": 13, "plan_cache": Path("/plans"), "trace": Path("/trace"), "server": ["one:1", "two:2"], "token_file": Path("/token"),
     "data_bind": "10.0.0.1:14", "data_advertise": "10.0.0.2:15", "data_networks": ["10.1.0.0/16", "10.2.0.0/16"],
     "insecure": True, "job": "night", "way": "tcp", "deadline": 16.5, "reconnect": 17.5,
 }
 OPENED = {
     "model": "policy", "name": "rollout-3", "shard": 5, "num_shards": 8, "datacentre": "west", "host": "node-7",
-    "spot": True, **OPTIONS, "new_epoch": True, "plan_cache": "/plans", "server": "one:1,two:2", "token_file": "/token",
+    "spot": True, **OPTIONS, "new_epoch": True, "plan_cache": "/plans", "trace": "/trace", "server": "one:1,two:2", "token_file": "/token",
     "data_networks": "10.1.0.0/16,10.2.0.0/16", "lazy_server": [sys.executable, "-m", "weightcast"],
 }
 del OPENED["epoch"]
@@ -103,11 +103,13 @@ CALLS = [
     ("publish", (9,), {"seal": True, "deadline": 1.5}, {"version": 9, "seal": True, "deadline": 1.5}),
     ("wait_sealed", (), {"deadline": 1.5}, {"deadline": 1.5}),
     ("unpublish", (), {"deadline": 1.5}, {"deadline": 1.5}),
-    ("replicate", (9,), {"deadline": 1.5}, {"selector": wc.exact(9), "deadline": 1.5}),
+    ("replicate", (9,), {"deadline": 1.5, "progress": print},
+     {"selector": wc.exact(9), "deadline": 1.5, "progress": print}),
     ("update", ("latest-3",), {"allow_rollback": True, "staged": False, "deadline": 1.5},
-     {"selector": wc.Selector("latest_minus", 3), "allow_rollback": True, "staged": False, "deadline": 1.5}),
-    ("update", (wc.at_least(4),), {"staged": True, "deadline": 1.5},
-     {"selector": wc.at_least(4), "allow_rollback": False, "staged": True, "deadline": 1.5}),
+     {"selector": wc.Selector("latest_minus", 3), "allow_rollback": True, "staged": False, "deadline": 1.5,
+      "progress": None}),
+    ("update", (wc.at_least(4),), {"staged": True, "deadline": 1.5, "progress": print},
+     {"selector": wc.at_least(4), "allow_rollback": False, "staged": True, "deadline": 1.5, "progress": print}),
     ("list", (), {"deadline": 1.5}, {"deadline": 1.5}),
     ("wait", (wc.held(5, by=6),), {"deadline": 1.5}, {"until": wc.held(5, by=6), "deadline": 1.5}),
     ("wait", (wc.fresh(5),), {"deadline": 1.5}, {"until": wc.fresh(5), "deadline": 1.5}),
@@ -162,7 +164,7 @@ def test_serve_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
     called = Called(_core.serve)
     monkeypatch.setattr(server, "_core", Native(serve=called))
     given = {"insecure": True, "lease": 41.0, "drain_deadline": 42.0, "fanout": 43, "stripes": 44, "index": 45,
-             "metrics": "unix:/metrics"}
+             "metrics": "unix:/metrics", "trace": "/spans"}
     wc.serve("unix:/socket", token_file=Path("/token"), **given)
     assert called.arguments == {"address": "unix:/socket", "token_file": "/token", **given}
 

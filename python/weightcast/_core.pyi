@@ -293,6 +293,7 @@ class Options:
         offload_bytes: int | None,
         staging_bytes: int | None,
         plan_cache: str | PathLike[str] | None,
+        trace: str | PathLike[str] | None,
         server: str | None,
         token_file: str | PathLike[str] | None,
         data_bind: str | None,
@@ -368,6 +369,7 @@ def serve(
     stripes: int,
     index: int,
     metrics: str | None,
+    trace: str | PathLike[str] | None,
 ) -> Server: ...
 def status(
     server: str | None = None, token_file: str | PathLike[str] | None = None, job: str | None = None
@@ -420,3 +422,7 @@ def local_slices(
     placements: Sequence[tuple[str, int, int]],
     rank: int,
 ) -> list[tuple[list[int], list[int]]]: ...
+
+def log_to_queue() -> None: ...
+def set_log_level(level: int) -> None: ...
+def log_lines(limit: float) -> list[tuple[int, str, str, float, int]]: ...

@@ -9,7 +9,7 @@ from types import TracebackType
 
 import numpy as np
 
-from . import _core, mappings, selector
+from . import _core, logs, mappings, selector
 from ._core import Updated
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
@@ -260,6 +260,7 @@ def open(
     offload_bytes: int | None = None,
     staging_bytes: int | None = None,
     plan_cache: str | os.PathLike[str] | None = None,
+    trace: str | os.PathLike[str] | None = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     data_bind: str | None = None,
@@ -287,6 +288,9 @@ def open(
     same layouts need not plan. It is made if it is not there, for this user alone; any number of
     workers may share it, and its newest 128 plans are kept. A file in it that is damaged or of
     another version is planned again and replaced.
+
+    `trace` (`WEIGHTCAST_TRACE`) is a file to which this process adds the spans of its calls, for
+    Perfetto, Chrome and `weightcast trace`. Processes of one host may share the file; a process has one.
 
     With `offload_seeding=True`, the same on all shards of a replica, `update` never waits for another
     datacentre while the replica holds a version: it returns at once with `changed=False`, one
@@ -317,6 +321,7 @@ def open(
             f"replica is a weightcast.Replica, not {replica!r}: Replica(name, shard=rank, num_shards=ranks), "
             "or weightcast.torch.replica(name, model)"
         )
+    logs.receive()
     options = _core.Options(
         role=role,
         new_epoch=epoch == "new",
@@ -325,6 +330,7 @@ def open(
         offload_bytes=offload_bytes,
         staging_bytes=staging_bytes,
         plan_cache=None if plan_cache is None else os.fspath(plan_cache),
+        trace=None if trace is None else os.fspath(trace),
         server=_joined(server),
         token_file=None if token_file is None else os.fspath(token_file),
         data_bind=data_bind,

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from . import _core
+from . import _core, logs
 
 
 class Server:
@@ -63,6 +63,7 @@ def serve(
     stripes: int = 1,
     index: int = 0,
     metrics: str | None = None,
+    trace: str | os.PathLike[str] | None = None,
 ) -> Server:
     """Starts a reference server on a thread of this process.
 
@@ -74,8 +75,10 @@ def serve(
     a time. Where several replicas of one layout hold a version and have nothing else to do, one
     reader draws different ranges from up to `stripes` of them. `index` is this server's place in its
     clients' list, where there are backups. `metrics` is an address like the first, where the server
-    answers Prometheus under the path `/metrics`; beyond loopback scrapers show the token.
+    answers Prometheus under the path `/metrics`; beyond loopback scrapers show the token. `trace` is a
+    file to which this process adds the spans of groups' calls (`open`).
     """
+    logs.receive()
     token = None if token_file is None else os.fspath(token_file)
     return Server(
         _core.serve(
@@ -88,6 +91,7 @@ def serve(
             stripes=stripes,
             index=index,
             metrics=metrics,
+            trace=None if trace is None else os.fspath(trace),
         )
     )
 

@@ -78,6 +78,7 @@ fn end(py: Python<'_>) {
     let _ = ENDS.set(std::thread::current().id());
     let handles = std::mem::take(&mut *HANDLES.lock().expect("no panic while held"));
     py.detach(|| {
+        weightcast::wake_log_lines();
         std::thread::scope(|scope| {
             for handle in handles.iter().filter_map(Weak::upgrade) {
                 scope.spawn(move || handle.close(HURRY));

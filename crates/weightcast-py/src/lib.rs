@@ -7,6 +7,7 @@ mod exit;
 mod handle;
 mod layout;
 mod listing;
+mod logs;
 mod metrics;
 mod options;
 mod record;
@@ -46,6 +47,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
     module.add_function(wrap_pyfunction!(metrics::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(metrics::metrics_text, module)?)?;
+    module.add_function(wrap_pyfunction!(logs::log_to_queue, module)?)?;
+    module.add_function(wrap_pyfunction!(logs::set_log_level, module)?)?;
+    module.add_function(wrap_pyfunction!(logs::log_lines, module)?)?;
     module.add_function(wrap_pyfunction!(server::command_line, module)?)?;
     exit::register(module)?;
     errors::add(module)

@@ -17,7 +17,7 @@ pub(crate) struct PyOptions(pub(crate) Options);
 impl PyOptions {
     #[new]
     #[pyo3(signature = (*, role, new_epoch, retain, offload_seeding, offload_bytes, staging_bytes,
-        plan_cache, server, token_file, data_bind, data_advertise, data_networks, insecure, job,
+        plan_cache, trace, server, token_file, data_bind, data_advertise, data_networks, insecure, job,
         lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -28,6 +28,7 @@ impl PyOptions {
         offload_bytes: Option<u64>,
         staging_bytes: Option<u64>,
         plan_cache: Option<PathBuf>,
+        trace: Option<PathBuf>,
         server: Option<String>,
         token_file: Option<PathBuf>,
         data_bind: Option<String>,
@@ -47,6 +48,7 @@ impl PyOptions {
             offload_bytes,
             staging_bytes,
             plan_cache,
+            trace,
             server,
             token_file,
             data_bind,

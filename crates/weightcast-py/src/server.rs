@@ -55,7 +55,7 @@ impl PyServer {
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
 #[pyo3(signature = (
-    address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index, metrics
+    address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index, metrics, trace
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn serve(
@@ -69,6 +69,7 @@ pub(crate) fn serve(
     stripes: u32,
     index: u32,
     metrics: Option<String>,
+    trace: Option<PathBuf>,
 ) -> PyResult<PyServer> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
     let given = token_file.clone();
@@ -84,6 +85,7 @@ pub(crate) fn serve(
             stripes,
             index,
             metrics,
+            trace,
             ..ServeConfig::default()
         })
     });
