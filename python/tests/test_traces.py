@@ -15,10 +15,11 @@ from weightcast import logs
 from .conftest import SOON
 from .programs.driver import Cluster
 
-#: An update in one process. Standard error has what is logged.
+#: A warning and an update in one process. Standard error has what is logged.
 UPDATE = """
 import numpy as np, weightcast as wc, logging, sys
 if sys.argv[1:]: logging.basicConfig(level=logging.INFO)
+wc.serve(insecure=True).close()
 with wc.serve() as server:
     with wc.open("m", wc.Replica("t"), role="trainer", server=server.address) as trainer:
         trainer.register(wc.Layout().add(np.ones(8, "f4"), "w"))
@@ -90,13 +91,15 @@ def test_events_come_to_logging(group, caplog):
 
 
 @pytest.mark.parametrize(
-    ("variable", "configured", "times"),
-    [(None, False, 0), ("info", False, 1), (None, True, 1), ("warn", True, 1)],
+    ("variable", "configured", "news", "warnings"),
+    # With both, a warning goes to both, as was asked for.
+    [(None, False, 0, 1), ("info", False, 1, 1), (None, True, 1, 1), ("warn", True, 1, 2), ("off", False, 0, 0)],
 )
-def test_each_line_is_said_once(variable, configured, times, monkeypatch):
+def test_each_line_is_said_where_it_was_asked_for(variable, configured, news, warnings, monkeypatch):
     monkeypatch.delenv("WEIGHTCAST_LOG", raising=False)
     if variable:
         monkeypatch.setenv("WEIGHTCAST_LOG", variable)
     command = [sys.executable, "-c", UPDATE, *["configured"] * configured]
     ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=2 * SOON)
-    assert ended.stderr.count("connected to a data port") == times, ended.stderr
+    assert ended.stderr.count("connected to a data port") == news, ended.stderr
+    assert ended.stderr.count("INSECURE: anyone") == warnings, ended.stderr

@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -41,6 +42,8 @@ fn the_spans_of_a_call_have_one_trace_wherever_they_are() {
     drop((rollouts, trainers));
     server.stop().unwrap();
 
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "for this user alone");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let closed = text.trim_end().trim_end_matches(',').to_owned() + "]";
