@@ -4,7 +4,7 @@ use super::*;
 use crate::message::Answer;
 use crate::server::ServerConfig;
 use crate::server::props::{SEQ, server, version};
-use crate::{Attempt, CallError, Generation, Selector, ShardSums, Time};
+use crate::{Attempt, CallError, Generation, Selector, ShardSums, Term, TicketKey, Time};
 
 fn telling() -> Server {
     let mut server = server();
@@ -56,6 +56,8 @@ fn a_change_names_the_call_as_its_session_does() {
     let [source, group] = ["source", "g"].map(|name| server.prop(name, 1));
     server.holds(source, version(1));
     server.reads(group, version(1), &[source]);
+    // Sessions name calls by the term that their tickets prove: the server's own, not the last it heard of.
+    server.terms.own = TicketKey::of_secret(b"job").prove(Term(3), Term(1));
     server.agenda.moved.insert(group);
     server.settle(Time(5));
     let change = server.poll_stage().unwrap();
