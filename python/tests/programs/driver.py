@@ -40,7 +40,15 @@ class Process:
         return said
 
     def signal(self, number):
+        """Send a signal; after SIGSTOP, the process no longer runs.
+
+        `kill` returns before threads on other processors have stopped: one of them could still
+        answer. The kernel tells a parent of a stop once the last thread has stopped.
+        """
         os.kill(self.child.pid, number)
+        if number == signal.SIGSTOP:
+            told = os.WSTOPPED | os.WEXITED | os.WNOWAIT
+            os.waitid(os.P_PID, self.child.pid, told)
 
     def kill(self):
         """SIGKILL; afterwards the process is gone for good."""
