@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+
+from .programs.terminal import Terminal
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -114,6 +117,35 @@ def test_a_run_and_its_control_end_with_one_picture(start, tmp_path):
     written = [text.text for text in ElementTree.parse(picture).iter(f"{SVG}text")]
     for text in "Reward", "with sync", "without sync", "trainers", "rollout-0/0":
         assert text in written, written
+
+
+def test_the_loop_is_watched_in_a_terminal(start):
+    demo = start("--steps", "100000")
+    hint = next(line for line in demo.stdout if "weightcast top" in line)
+    asked = "--server", hint.split()[-1]
+    until_step(demo)
+    top = Terminal("top", *asked, "--interval", "0.2")
+    watch = Terminal("status", *asked, "--watch", "0.2")
+
+    def held(lines):
+        shown = [re.match(r"  rollout-1  rollout  sealed +1/1 +(\d+)", line) for line in lines]
+        return max((int(row[1]) for row in shown if row), default=-1)
+
+    try:
+        first = held(top.wait_for(lambda lines: held(lines) >= 0))
+        lines = top.wait_for(lambda lines: held(lines) > first + 2)
+        text = "\n".join(lines)
+        assert lines[0].startswith("weightcast top  http://127.0.0.1:") and "5 sessions" in lines[0]
+        assert lines[1].startswith("model  policy   epoch 1  revision "), text
+        for row in r"^-- 3 replicas, \d of them reading -", "^  rollout-0  rollout  .* 2/2 ", "^  trainer    trainer  .* 2/2 ":
+            assert re.search(row, text, re.MULTILINE), text
+        assert lines[lines.index(next(line for line in lines if line.startswith("-- errors"))) + 1] == "  none", text
+        table = "\n".join(watch.wait_for(lambda lines: any("since the start" in line for line in lines)))
+        for row in r"^5 sessions, 5 manifests ", "^  replica rollout-0 .* 2 of 2 shards", "^  replica trainer .* 2 of 2 shards":
+            assert re.search(row, table, re.MULTILINE), table
+    finally:
+        top.close()
+        watch.close()
 
 
 @pytest.mark.parametrize("victim", [0, 2], ids=["trainer", "rollout"])

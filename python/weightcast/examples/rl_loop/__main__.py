@@ -26,6 +26,7 @@ def run(settings: Settings) -> Report:
     ):
         sync = ", without sync" if settings.no_sync else ""
         print(f"{settings.trainers} FSDP2 ranks, rollouts of TP size {settings.rollouts}{sync}")
+        print(f"to watch this: weightcast top --server {server.address}", flush=True)
         children.start("trainer", "trainer", settings.trainers)
         for i, size in enumerate(settings.rollout_sizes):
             children.start("rollout", f"rollout-{i}", size)
