@@ -3,10 +3,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Revision, Selector, Version};
 
 /// Ends a `wait` as soon as it holds. The answer is the listing at which it held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Condition {
     /// The listing has moved past a revision: a watch that loses no change.
     Changed {
@@ -24,7 +26,7 @@ pub enum Condition {
 /// Rollouts count from `register` to `unregister` or their end. A rollout that is being filled in
 /// place holds nothing. Versions are those of the run of the newest available version; without an
 /// available version, nothing is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Freshness {
     /// The oldest version that will do.
     pub oldest: Oldest,
@@ -33,7 +35,7 @@ pub struct Freshness {
 }
 
 /// The oldest version that is new enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Oldest {
     /// This number.
     Number(u64),
@@ -42,7 +44,7 @@ pub enum Oldest {
 }
 
 /// How many rollouts have to hold such a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Quorum {
     /// Every rollout, and at least one.
     All,

@@ -1,11 +1,12 @@
 //! How a call can fail. Closed, with fields; "not yet" and "unchanged" are answers, not errors.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{OpSeq, Selector, Version};
 
 /// Why a call of a shard failed. Every shard of a group gets the same error for the same call (G1).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error, Serialize, Deserialize)]
 pub enum CallError {
     /// The version was never published, is gone, or did not come before the deadline.
     #[error(

@@ -2,10 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
         pub struct $name(pub u64);
 
         impl fmt::Display for $name {
@@ -93,7 +97,9 @@ number!(
 /// One life of a group: the shards that opened the same replica together. Kept when the group goes
 /// on in another term. Unique: the server that founds the group counts within its own term, and
 /// terms differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Incarnation {
     /// The term in which it was founded.
     pub term: Term,
@@ -117,7 +123,9 @@ impl fmt::Display for Incarnation {
 /// Position in a model's history of visible changes (S10). Contains the whole term, so that two
 /// servers that know nothing of each other never count the same revision. A client that moves to a
 /// later term is shown later revisions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Revision {
     /// The term of the server that counts.
     pub term: Term,
@@ -149,8 +157,21 @@ impl fmt::Debug for SessionId {
     }
 }
 
+/// The upper half alone: enough to tell sessions apart, in their order, and not enough to resume one.
+impl Serialize for SessionId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        ((self.0 >> 64) as u64).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for SessionId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        u64::deserialize(from).map(|half| Self(u128::from(half) << 64))
+    }
+}
+
 /// Name of a blob by its content: of a layout, or of a catalog of logical tensors.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ContentDigest(pub [u8; 16]);
 
 impl fmt::Display for ContentDigest {
@@ -166,7 +187,7 @@ impl fmt::Debug for ContentDigest {
 }
 
 /// One training step's weights. Ordered by epoch first, so a restarted run is always newer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
     /// The training run.
     pub epoch: Epoch,

@@ -1,5 +1,7 @@
 //! Every bound of the protocol, with its reason.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{CallError, Span};
 
 /// Bytes of a model, replica, host or datacentre name.
@@ -39,8 +41,31 @@ pub const SETTLING_ROUNDS: usize = 1_000;
 /// goes before it.
 pub const SETTLING_ROUNDS_PER_GROUP: usize = 1_000;
 
+/// How much of a machine's past one reel of its recorder holds. Two are kept, so the past is between one and two of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReelLimits {
+    /// Bytes of events, from which on the next reel begins.
+    pub bytes: usize,
+    /// Time from which on the next reel begins.
+    pub span: Span,
+}
+
+/// A server's: half a million events of 32 bytes. That is five minutes of 1,000 sessions; a server under full load has
+/// half a minute.
+pub const SERVER_REEL: ReelLimits = ReelLimits { bytes: 16 << 20, span: Span::from_secs(300) };
+
+/// A session's: with a heartbeat a second and some calls, hours. There may be many in one process.
+pub const SESSION_REEL: ReelLimits = ReelLimits { bytes: 2 << 20, span: Span::from_secs(300) };
+
+/// The most bytes of a machine's state with which a reel may begin: encoding it keeps the machine from its work, for some
+/// tens of milliseconds. A server of 16,384 sessions has a tenth.
+pub const IMAGE_BYTES: usize = 64 << 20;
+
+/// The most bytes of a recording: an image, two reels, and what their last entries are beyond the bound.
+pub const RECORDING_BYTES: usize = IMAGE_BYTES + 3 * SERVER_REEL.bytes;
+
 /// Bounds that a server enforces. Each can be configured; the defaults serve 16,384 workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Sessions open at once: one per worker of all jobs that use this server.
     pub sessions: usize,

@@ -1,9 +1,11 @@
 //! What a session is there for.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Version;
 
 /// What a session may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// Publishes new versions.
     Trainer,

@@ -4,6 +4,8 @@
 //! and the compiler answers every question to it. With the feature each server and session has a
 //! set of its own.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A step that keeps an invariant, and can be switched off alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Safeguard {
@@ -159,6 +161,30 @@ impl Safeguards {
 /// for these words.
 #[cfg(feature = "mutants")]
 pub const SWITCHABLE: &str = "weightcast: safeguards can be switched off";
+
+/// A build in which all safeguards are on reads no recording of one in which some were off.
+impl Serialize for Safeguards {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[cfg(feature = "mutants")]
+        let off = self.off;
+        #[cfg(not(feature = "mutants"))]
+        let off = 0u64;
+        off.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Safeguards {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let off = u64::deserialize(from)?;
+        #[cfg(feature = "mutants")]
+        return Ok(Self { off });
+        #[cfg(not(feature = "mutants"))]
+        match off {
+            0 => Ok(Self {}),
+            _ => Err(serde::de::Error::custom("safeguards were off")),
+        }
+    }
+}
 
 #[cfg(not(feature = "mutants"))]
 const _: () = assert!(size_of::<Safeguards>() == 0);

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Version;
 
 /// Names a version, absolutely or relative to the versions available now.
 ///
 /// Resolved once, when the first shard of a group starts the transaction (G3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Selector {
     /// This number, in the newest epoch that has it.
     Exact(u64),

@@ -7,8 +7,12 @@
 
 use std::ops::Add;
 
+use serde::{Deserialize, Serialize};
+
 /// A 128-bit additive digest in two 64-bit lanes; addition wraps lane by lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Sum(pub [u64; 2]);
 
 impl Add for Sum {
@@ -19,7 +23,7 @@ impl Add for Sum {
 }
 
 /// The three numbers of one shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ShardSums {
     /// Sum over the elements that this shard counts for its group.
     pub counted: Sum,

@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::role::Role;
 use crate::{ContentDigest, Epoch, Incarnation, SessionId, Sum, Term, Version};
 
@@ -34,8 +36,28 @@ impl fmt::Debug for Mac {
     }
 }
 
+/// What is secret has no encoding, so no recording shows it.
+macro_rules! unwritten {
+    ($secret:ident is read as $read:expr) => {
+        impl Serialize for $secret {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_unit()
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $secret {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                <()>::deserialize(from).map(|()| $read)
+            }
+        }
+    };
+}
+
+unwritten!(TicketKey is read as TicketKey::known());
+unwritten!(Mac is read as Mac::default());
+
 /// A server's statement that it acted in a term. Not bound to a session: any client may show it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TermProof {
     /// The term.
     pub term: Term,
@@ -47,7 +69,7 @@ pub struct TermProof {
 }
 
 /// A server's statement to one session, which brings it to the next server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ticket {
     /// The term in which the ticket was given.
     pub proof: TermProof,
@@ -62,7 +84,7 @@ pub struct Ticket {
 }
 
 /// A version that a server has seen a group hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Proved {
     /// The version.
     pub version: Version,
@@ -87,6 +109,11 @@ impl TicketKey {
     /// The key that is derived from a secret of the job.
     pub fn of_secret(secret: &[u8]) -> Self {
         Self(blake3::derive_key(CONTEXT, secret))
+    }
+
+    /// The key that everybody knows: that of servers without a secret, and of servers that are played back.
+    pub(crate) fn known() -> Self {
+        Self::of_secret(b"")
     }
 
     pub(crate) fn prove(&self, term: Term, origin: Term) -> TermProof {

@@ -1,9 +1,11 @@
 //! What a shard announces to a server of a newer term.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ContentDigest, ExportId, Generation, OpSeq, ShardSums, Version};
 
 /// A shard's statement to a server of a newer term, so that its group goes on there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Announcement {
     /// The last call that the shard got an answer to.
     pub answered: OpSeq,
@@ -16,7 +18,7 @@ pub struct Announcement {
 }
 
 /// A shard's memory, as `register` declared it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Registration {
     /// Name of the layout.
     pub layout: ContentDigest,
@@ -27,7 +29,7 @@ pub struct Registration {
 }
 
 /// A version in a shard's memory: always the version on the shard's ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holding {
     /// The version.
     pub version: Version,

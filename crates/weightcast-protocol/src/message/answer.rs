@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ContentDigest, Revision, Version};
 
 /// A good answer to a call.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Answer {
     /// All shards are registered.
     Registered {
@@ -55,10 +57,12 @@ impl Answer {
 }
 
 /// All visible versions of a model at one revision (S10).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Listing {
     /// The revision of this listing.
     pub revision: Revision,
-    /// Which replicas hold which version.
+    /// Which replicas hold which version. In a recording the revision alone stands for
+    /// them: a server answers many with one listing, each of which would be written out.
+    #[serde(skip)]
     pub versions: BTreeMap<Version, BTreeSet<String>>,
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ContentDigest, ExportId, Generation, Version};
 
 /// The source of a reading group: a replica, and how to reach its shards.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Assignment {
     /// The version.
     pub version: Version,
@@ -52,7 +54,7 @@ impl Assignment {
 }
 
 /// One shard of a source.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SourceShard {
     /// `host:port` of the shard's data port.
     pub data_address: String,
@@ -66,7 +68,7 @@ pub struct SourceShard {
 
 /// Replicas whose notes tell in which tensor a refused copy differs. The server can't tell: it sees
 /// only sums.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Witnesses {
     /// The refused copy, as readers were told of it.
     pub copy: Option<Assignment>,
@@ -75,7 +77,7 @@ pub struct Witnesses {
 }
 
 /// What a shard saw while it read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReadFailure {
     /// A source shard did not answer, or moved on. Another source may work.
     Source {

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Condition, ContentDigest, ExportId, Generation, Selector};
 
 /// A call of Table 2 of the paper. All shards of a group make the same calls in the same order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Call {
     /// Declares the shard's memory. The arguments may differ between shards.
     Register {

@@ -1,10 +1,12 @@
 //! Messages from sessions to the server.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Announcement, Call, Open, ReadFailure};
 use crate::{Attempt, Generation, Nonce, OpSeq, ShardSums, Span, Version};
 
 /// From a session to the server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ClientMessage {
     /// Opens or resumes a session.
     Open(Open),

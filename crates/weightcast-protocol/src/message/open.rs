@@ -1,11 +1,13 @@
 //! How a session begins: who opens it, as what, and where it runs.
 
+use serde::{Deserialize, Serialize};
+
 use crate::role::Role;
 use crate::ticket::TicketOwner;
 use crate::{SessionId, Ticket};
 
 /// Whether opening starts a new training run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EpochPolicy {
     /// Join the model's present run.
     Current,
@@ -14,7 +16,7 @@ pub enum EpochPolicy {
 }
 
 /// Where a shard runs: labels for the choice of a source. The server reads nothing else into them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// Datacentre, empty if there is only one.
     pub datacentre: String,
@@ -25,7 +27,7 @@ pub struct Location {
 }
 
 /// First message on every stream: opens a session, or resumes it after the stream broke.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Open {
     /// Version of this protocol that the client speaks ([`crate::PROTOCOL`]).
     pub protocol: u32,

@@ -1,10 +1,12 @@
 //! Messages from the server to sessions.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Answer, Assignment, Witnesses};
 use crate::{Attempt, CallError, Generation, Nonce, OpSeq, Span, Ticket, Version};
 
 /// From the server to a session.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ServerMessage {
     /// The session is open.
     Opened {

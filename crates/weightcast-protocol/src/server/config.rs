@@ -1,10 +1,12 @@
 //! Configuration of a server.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::Limits;
 use crate::{Span, TicketKey};
 
 /// Configuration of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerConfig {
     /// Random number that tells this life of the server from its other lives.
     pub life: u64,
@@ -40,8 +42,11 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Secret from which the numbers of challenges are drawn: random, and known to no other
     /// process.
+    #[serde(skip)]
     pub secret: [u64; 2],
-    /// Tell each stage of each call, for traces: [`Server::poll_stage`](super::Server::poll_stage).
+    /// Tell each stage of each call, for traces: [`Server::poll_stage`](super::Server::poll_stage). A recording
+    /// leaves this out: nobody takes the stages of a machine that is played back.
+    #[serde(skip)]
     pub tell_stages: bool,
     /// Check the invariants after every event, and panic if one is broken. For tests.
     pub paranoid: bool,

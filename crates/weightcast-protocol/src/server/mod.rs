@@ -2,7 +2,7 @@
 //!
 //! The runtime calls, in any order:
 //! - inputs: [`Server::handle`], [`Server::handle_disconnect`], [`Server::handle_timeout`],
-//!   [`Server::put_manifest`];
+//!   [`Server::put_manifest`]; all of them as values: [`ServerInput`];
 //! - then [`Server::poll_output`] until it is empty, doing what each output says;
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
@@ -37,6 +37,7 @@ mod contexts;
 mod copies;
 mod dispatch;
 mod durability;
+mod input;
 mod membership;
 mod output;
 #[cfg(test)]
@@ -50,8 +51,11 @@ mod waits;
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 pub use config::ServerConfig;
 pub use durability::offload::offload_name;
+pub use input::ServerInput;
 pub use output::ServerOutput;
 pub use stores::counters::Counters;
 pub use stores::retention::RetentionLoss;
@@ -86,7 +90,7 @@ use stores::terms::Terms;
 use stores::timers::{Timer, Timers};
 
 /// The reference server of any number of models.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Server {
     config: ServerConfig,
     terms: Terms,

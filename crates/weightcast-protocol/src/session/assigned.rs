@@ -1,10 +1,12 @@
 //! A read as it was assigned, and whether it continues an earlier read.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Attempt, Version};
 
 /// Where a transfer's bytes go. A staged update is read beside the memory, whose old version is held and served until the
 /// server has the new version verified on all shards; then the new version is copied into place (G4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Staging {
     /// Into the memory, which holds nothing else.
     InPlace,
@@ -15,7 +17,7 @@ pub(super) enum Staging {
 }
 
 /// A read as it was assigned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct AssignedRead {
     pub(super) attempt: Attempt,
     /// The assignment at which the memory began anew.

@@ -1,12 +1,14 @@
 //! A shard's calls: one at a time, numbered, sent again after a reconnect, answered once (G5).
 
+use serde::{Deserialize, Serialize};
+
 use super::assigned::Staging;
 use super::transfer::ShardTransfer;
 use crate::message::{Call, ClientMessage, Registration};
 use crate::{Attempt, CallError, Generation, OpSeq, Time};
 
 /// The call that has not been answered yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pending {
     pub(super) seq: OpSeq,
     pub(super) call: Call,
@@ -20,7 +22,7 @@ pub(super) struct Pending {
 }
 
 /// The pending call, and the outcome of earlier calls.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Calls {
     pub(super) pending: Option<Pending>,
     last: OpSeq,

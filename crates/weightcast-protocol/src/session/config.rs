@@ -1,10 +1,12 @@
 //! Configuration of a session.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Span;
 use crate::message::Open;
 
 /// Configuration of a session. [`SessionConfig::new`] has the defaults.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionConfig {
     /// What the session opens. The session fills in `ticket`, `rejoins` and `activate`.
     pub open: Open,

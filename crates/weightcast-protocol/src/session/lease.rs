@@ -1,11 +1,13 @@
 //! The lease: how long a session may act without hearing from the server (T1).
 
+use serde::{Deserialize, Serialize};
+
 use super::config::SessionConfig;
 use crate::message::ClientMessage;
 use crate::{Epoch, Incarnation, Safeguard, Span, Term, Ticket, Time};
 
 /// A lease as the server granted it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The server's term.
     pub term: Term,

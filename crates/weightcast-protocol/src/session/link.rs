@@ -1,12 +1,14 @@
 //! The stream to a server, and the choice of the server. A session with a lease opens a lost stream
 //! again to the same server. A session without a lease tries each server of the list in turn.
 
+use serde::{Deserialize, Serialize};
+
 use super::config::SessionConfig;
 use super::host::Output;
 use crate::{Safeguard, Span, Time};
 
 /// The stream, and how the search for a server goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Link {
     state: LinkState,
     /// Tries since the session was last open.
@@ -21,7 +23,7 @@ pub(super) struct Link {
 }
 
 /// How far the stream is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum LinkState {
     /// There is no stream; the next try is due then.
     Down { retry_at: Time },

@@ -3,6 +3,8 @@
 //! [`ShardMemory::make_mutable`] is the only way to memory that may change. It fences first and
 //! moves the generation, so that no reader can take new bytes for old.
 
+use serde::{Deserialize, Serialize};
+
 use super::assigned::{AssignedRead, Staging};
 use super::host::{Output, Outputs};
 use super::offload::Offload;
@@ -12,7 +14,7 @@ use crate::{
 };
 
 /// The content of the memory, and how it is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ShardMemory {
     safeguards: Safeguards,
     generation: Generation,
@@ -31,7 +33,7 @@ pub(super) struct ShardMemory {
 }
 
 /// How much of the memory is served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Exposure {
     #[default]
     Nothing,
@@ -41,7 +43,7 @@ enum Exposure {
 }
 
 /// The digests of the content that was published or committed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum Seal {
     /// There are no digests.
     None,

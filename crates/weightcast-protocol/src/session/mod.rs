@@ -8,7 +8,7 @@
 //!   [`Session::handle_installed`], [`Session::handle_sealed`], [`Session::handle_seal_failed`],
 //!   [`Session::handle_proved`], [`Session::handle_offload_failed`], [`Session::handle_offload_over`],
 //!   [`Session::handle_seed_failed`];
-//! - time: [`Session::handle_timeout`];
+//! - time: [`Session::handle_timeout`]; all inputs as values: [`SessionInput`];
 //! - then [`drive`], which has its [`SessionHost`] do what the session asks for, one method for each
 //!   duty;
 //! - and [`Session::next_timeout`] for when to call `handle_timeout`.
@@ -34,6 +34,7 @@ mod calls;
 mod config;
 mod dispatch;
 mod host;
+mod input;
 mod lease;
 mod link;
 mod memory;
@@ -47,8 +48,11 @@ mod work;
 
 pub use config::SessionConfig;
 pub use host::{Output, ReadOrder, SessionHost, drive};
+pub use input::SessionInput;
 pub use lease::Lease;
 pub use pace::ReadProgress;
+
+use serde::{Deserialize, Serialize};
 
 use crate::message::{ClientMessage, ServerMessage};
 use crate::{CallError, Generation, OpSeq, Term, Ticket, Time, TraceId, Version};
@@ -83,7 +87,7 @@ pub enum SessionState {
 }
 
 /// One shard's client session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
     config: SessionConfig,
     link: Link,
@@ -106,6 +110,7 @@ pub struct Session {
     closing: Option<Time>,
     /// Set once the session is over: with an error, unless the user closed it.
     ended: Option<Result<(), CallError>>,
+    #[serde(skip)]
     outputs: Outputs,
 }
 
@@ -254,6 +259,11 @@ impl Session {
         } else {
             SessionState::Holding
         }
+    }
+
+    /// Who this is: replica and shard.
+    pub fn speaker(&self) -> (&str, u32) {
+        (&self.config.open.replica, self.config.open.shard)
     }
 
     /// The version in the memory, as far as this session knows. The memory may be read, and must

@@ -3,17 +3,19 @@
 //! which has a session of its own. This session only starts the copying, stops it before the memory
 //! may change, and reports a failure.
 
+use serde::{Deserialize, Serialize};
+
 use super::host::{Output, Outputs};
 use crate::message::ClientMessage;
 use crate::{Generation, Version};
 
 /// The offload that the server asked for last, until the memory may change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Offload {
     copy: Option<OffloadCopy>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct OffloadCopy {
     version: Version,
     generation: Generation,

@@ -3,6 +3,8 @@
 //! planning and connecting does not count.
 //! Between the ends of windows a read is measured so that the server can show its progress to people.
 
+use serde::{Deserialize, Serialize};
+
 use super::config::SessionConfig;
 use crate::Time;
 
@@ -10,7 +12,7 @@ use crate::Time;
 const FAR_LESS: u64 = 8;
 
 /// Progress of a read, as [`Output::Measure`](super::Output::Measure) asks for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadProgress {
     /// Bytes that have arrived, including bytes of an earlier read that are kept.
     pub arrived: u64,
@@ -21,7 +23,7 @@ pub struct ReadProgress {
 }
 
 /// The pace of one read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pace {
     /// When the window ends.
     at: Time,
@@ -76,7 +78,7 @@ impl Pace {
 }
 
 /// The shard's best pace over a window of any read, in bytes a second.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct BestPace(u64);
 
 impl BestPace {

@@ -2,11 +2,13 @@
 //! server. Both servers have to learn of the later term, and this session may be the only client
 //! that can tell them.
 
+use serde::{Deserialize, Serialize};
+
 use super::host::{Output, Outputs};
 use crate::{TermProof, Time};
 
 /// Which of the other servers know this session's term.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Rivals {
     /// Servers that are still to be told, by their place in the list.
     unaware: Vec<usize>,

@@ -2,12 +2,14 @@
 //! runtime opens a seed replica with memory and a session of its own. This session only passes the
 //! request on, and reports a failure.
 
+use serde::{Deserialize, Serialize};
+
 use super::host::{Output, Outputs};
 use crate::message::ClientMessage;
 use crate::{Span, Version};
 
 /// The seed that the server asked for last.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seed {
     ask: Option<u64>,
     failed: bool,

@@ -1,12 +1,14 @@
 //! The transfer of the pending call: the read, and the report on it.
 
+use serde::{Deserialize, Serialize};
+
 use super::assigned::{AssignedRead, Staging};
 use super::pace::Pace;
 use crate::message::ClientMessage;
 use crate::{Attempt, CallError, ContentDigest, Safeguard, Safeguards, ShardSums};
 
 /// A transfer from an assigned source.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ShardTransfer {
     pub(super) read: AssignedRead,
     /// Part of the bytes was read in an earlier call, and the user may have written to the memory

@@ -16,7 +16,18 @@ impl Server {
         digest: ContentDigest,
         content: Vec<u8>,
     ) -> Result<(), CallError> {
-        let result = self.blobs.put(&self.config.limits, digest, content, &mut self.timers);
+        let bytes = content.len();
+        self.put_blob(now, digest, (content.into(), bytes))
+    }
+
+    /// The same of a manifest of so many bytes, which may not be at hand.
+    pub(in crate::server) fn put_blob(
+        &mut self,
+        now: Time,
+        digest: ContentDigest,
+        blob: (Arc<[u8]>, usize),
+    ) -> Result<(), CallError> {
+        let result = self.blobs.put(&self.config.limits, digest, blob, &mut self.timers);
         self.blobs.schedule_grace(now, &mut self.timers);
         result
     }

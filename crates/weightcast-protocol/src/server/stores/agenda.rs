@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Incarnation, OpSeq, Time};
 
 /// Groups and models that a room woke. Only the dispatcher works the agenda off, in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Agenda {
     /// Groups whose pending call may be able to move on.
     pub(in crate::server) groups: BTreeSet<Incarnation>,
     /// Models in which something became available, visible or free.
     pub(in crate::server) models: BTreeSet<String>,
     /// Calls whose durations are still to be counted.
+    #[serde(skip)]
     pub(in crate::server) ended: Vec<EndedCall>,
     /// Groups whose pending call may have come to another stage.
     pub(in crate::server) moved: BTreeSet<Incarnation>,

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::Limits;
 use crate::server::stores::timers::{Timer, Timers};
 use crate::server::stores::violation::{Violation, ensure};
@@ -14,7 +16,7 @@ use crate::{CallError, ContentDigest, Span, Time};
 const GRACE: Span = Span::from_secs(600);
 
 /// The stored manifests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Blobs {
     blobs: BTreeMap<ContentDigest, Blob>,
     /// References by digest, from registered shards and pending `register` calls; also to manifests
@@ -28,9 +30,12 @@ pub(in crate::server) struct Blobs {
     bytes: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Blob {
+    /// Not in a recording, where the size stands for it.
+    #[serde(skip)]
     content: Arc<[u8]>,
+    bytes: usize,
     /// When the manifest is dropped, if it has no reference by then.
     keep_until: Time,
     /// Its place in `idle`.
@@ -38,24 +43,23 @@ struct Blob {
 }
 
 impl Blobs {
-    /// Stores a manifest. Idle manifests make room, the longest idle first, so a client that fills
+    /// Stores a manifest of this many bytes. Idle manifests make room, the longest idle first, so a client that fills
     /// the store with unreferenced manifests keeps nobody out. A new manifest is idle only until
     /// its client's next message refers to it.
     pub(in crate::server) fn put(
         &mut self,
         limits: &Limits,
         digest: ContentDigest,
-        content: Vec<u8>,
+        (content, bytes): (Arc<[u8]>, usize),
         timers: &mut Timers,
     ) -> Result<(), CallError> {
         if self.touch(digest) {
             return Ok(());
         }
-        let bytes = content.len();
         Limits::check("size of the manifest", bytes as u64, limits.manifest_bytes as u64)?;
         self.make_room(limits, bytes, timers)?;
         self.bytes += bytes;
-        let blob = Blob { content: content.into(), keep_until: Time(0), idle: None };
+        let blob = Blob { content, bytes, keep_until: Time(0), idle: None };
         self.blobs.insert(digest, blob);
         self.settle_idle(digest);
         Ok(())
@@ -97,7 +101,7 @@ impl Blobs {
     fn remove(&mut self, digest: ContentDigest) {
         self.forget_idle(digest);
         if let Some(blob) = self.blobs.remove(&digest) {
-            self.bytes -= blob.content.len();
+            self.bytes -= blob.bytes;
         }
     }
 
@@ -173,7 +177,7 @@ impl Blobs {
         ensure(placed && count == self.idle.len(), "T5", || {
             "the list of idle manifests is wrong".to_owned()
         })?;
-        let bytes: usize = self.blobs.values().map(|blob| blob.content.len()).sum();
+        let bytes: usize = self.blobs.values().map(|blob| blob.bytes).sum();
         ensure(bytes == self.bytes, "T5", || format!("{bytes} bytes, counted {}", self.bytes))
     }
 

@@ -1,23 +1,28 @@
 //! Challenges: running comparisons of two copies, each under an unpredictable number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hasher;
 use std::ops::{Deref, DerefMut};
+
+use serde::{Deserialize, Serialize};
 
 use crate::server::stores::group::Group;
 use crate::server::stores::store::Store;
 use crate::{Generation, Incarnation, Nonce, Term, Version};
 
 /// The running comparisons, by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Challenges {
     running: Store<Nonce, Challenge>,
     /// How many numbers have been drawn.
     drawn: u64,
+    /// What a recorded server drew next, whose secret is not known here.
+    #[serde(skip)]
+    given: VecDeque<Nonce>,
 }
 
 /// Two groups that were asked to show the bytes of a version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Challenge {
     pub(in crate::server) model: String,
     pub(in crate::server) version: Version,
@@ -26,7 +31,7 @@ pub(in crate::server) struct Challenge {
 }
 
 /// One of the two groups of a comparison.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct ChallengeSide {
     pub(in crate::server) group: Incarnation,
     /// Generations at which the group's shards held the version when asked. Later generations mean
@@ -52,13 +57,37 @@ impl Challenges {
     /// Draws a number that no client can predict.
     pub(in crate::server) fn next_nonce(&mut self, secret: [u64; 2], term: Term) -> Nonce {
         self.drawn += 1;
-        let [one, other] = secret;
-        #[expect(deprecated, reason = "a keyed pseudorandom function, which is what it is for")]
-        let mut hasher = std::hash::SipHasher::new_with_keys(one, other);
-        hasher.write_u64(term.0);
-        hasher.write_u64(self.drawn);
-        Nonce(hasher.finish())
+        self.given.pop_front().unwrap_or_else(|| nonce(secret, term, self.drawn))
     }
+
+    /// How many numbers were drawn.
+    pub(in crate::server) fn drawn(&self) -> u64 {
+        self.drawn
+    }
+
+    /// The numbers that were drawn in this term after the first so many.
+    pub(in crate::server) fn drawn_after(
+        &self,
+        count: u64,
+        secret: [u64; 2],
+        term: Term,
+    ) -> Vec<Nonce> {
+        (count..self.drawn).map(|before| nonce(secret, term, before + 1)).collect()
+    }
+
+    /// These come next, instead of what would be drawn.
+    pub(in crate::server) fn give(&mut self, nonces: Vec<Nonce>) {
+        self.given = nonces.into();
+    }
+}
+
+fn nonce(secret: [u64; 2], term: Term, place: u64) -> Nonce {
+    let [one, other] = secret;
+    #[expect(deprecated, reason = "a keyed pseudorandom function, which is what it is for")]
+    let mut hasher = std::hash::SipHasher::new_with_keys(one, other);
+    hasher.write_u64(term.0);
+    hasher.write_u64(place);
+    Nonce(hasher.finish())
 }
 
 impl Deref for Challenges {

@@ -6,16 +6,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use crate::message::ServerMessage;
 use crate::server::output::ServerOutput;
 use crate::server::stores::violation::{Violation, ensure};
 use crate::{ConnectionId, SessionId};
 
 /// Streams by session and back, and the outputs that the runtime has not taken.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Connections {
     by_session: BTreeMap<SessionId, ConnectionId>,
     sessions: BTreeMap<ConnectionId, SessionId>,
+    #[serde(skip)]
     outputs: VecDeque<ServerOutput>,
 }
 

@@ -1,10 +1,12 @@
 //! What the server counts.
 
+use serde::{Deserialize, Serialize};
+
 /// Defines the counters, each with what it counts. [`Counters::each`] tells both to people.
 macro_rules! counters {
     ($(#[doc = $meaning:literal] $name:ident,)*) => {
         /// How often things happened since the server started.
-        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub struct Counters {
             $(#[doc = $meaning] pub $name: u64,)*
         }

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Incarnation, Version};
 
 /// Edges from readers to sources. A reader has one source, or several that all hold the version.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Edges {
     sources: BTreeMap<Incarnation, Reads>,
     readers: BTreeMap<Incarnation, BTreeSet<Incarnation>>,
@@ -17,7 +19,7 @@ pub(in crate::server) struct Edges {
 }
 
 /// What a group reads, and its sources: at least one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Reads {
     version: Version,
     from: Vec<Incarnation>,

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::message::{Announcement, Location, Open, Registration, Role};
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::store::Store;
@@ -14,7 +16,7 @@ use crate::{
 };
 
 /// One life of one group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Group {
     pub(in crate::server) incarnation: Incarnation,
     pub(in crate::server) model: String,
@@ -82,7 +84,7 @@ impl Groups {
 }
 
 /// The end of a group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Over {
     /// What calls fail with from now on.
     pub(in crate::server) error: CallError,
@@ -92,7 +94,7 @@ pub(in crate::server) struct Over {
 }
 
 /// One shard of a group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Member {
     pub(in crate::server) session: SessionId,
     pub(in crate::server) location: Location,
@@ -109,7 +111,7 @@ pub(in crate::server) struct Member {
 }
 
 /// The copy that a group holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Held {
     pub(in crate::server) version: Version,
     pub(in crate::server) catalog: ContentDigest,

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::DEPARTED;
 use crate::message::Listing;
 use crate::server::stores::observed::Observed;
@@ -12,7 +14,7 @@ use crate::server::stores::unshown::Unshown;
 use crate::{ContentDigest, Epoch, Incarnation, Revision, Selector, Sum, Time, Version};
 
 /// Everything the server knows of one model beside its groups.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Model {
     pub(in crate::server) revision: Revision,
     /// How many groups it has, including groups at their end.
@@ -41,13 +43,14 @@ pub(in crate::server) struct Model {
     /// Versions that cross to a datacentre in the background.
     pub(in crate::server) seeding: Seeding,
     /// The last listing that was made; valid while its revision is the model's.
+    #[serde(skip)]
     pub(in crate::server) listed: Option<Arc<Listing>>,
     /// The newest available version, and since when it has been the newest.
     pub(in crate::server) latest_since: Observed<Option<(Version, Time)>>,
 }
 
 /// The content of a version, in any layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::server) struct Content {
     /// Its logical tensors.
     pub(in crate::server) catalog: ContentDigest,

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 
+use serde::{Deserialize, Serialize};
+
 use crate::server::stores::model::Model;
 use crate::server::stores::store::Store;
 use crate::{Epoch, Revision};
 
 /// All models with groups, and models that became vacant and are still to be forgotten.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Models {
     models: Store<String, Model>,
     /// Models whose last group has left.
@@ -18,7 +20,7 @@ pub(in crate::server) struct Models {
 }
 
 /// The newest run and revision of all models that were forgotten in this term.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct HighWater {
     pub(in crate::server) epoch: Epoch,
     pub(in crate::server) revision: Revision,

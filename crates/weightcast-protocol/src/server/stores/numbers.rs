@@ -1,9 +1,11 @@
 //! Numbers that the server gives out, each once.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Incarnation, Term};
 
 /// The last numbers given out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Numbers {
     /// Number of the last group that was founded here, in the server's term.
     pub(in crate::server) last_incarnation: Incarnation,

@@ -2,14 +2,28 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A figure by which nothing is decided. `{:?}` leaves the figure out: servers that differ in figures
-/// alone behave alike, and are one state to the explorer.
+/// alone behave alike, and are one state to the explorer. A recording leaves the figure out as well.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::server) struct Observed<T>(pub(in crate::server) T);
 
 impl<T> fmt::Debug for Observed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observed")
+    }
+}
+
+impl<T> Serialize for Observed<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_unit()
+    }
+}
+
+impl<'de, T: Default> Deserialize<'de> for Observed<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <()>::deserialize(from).map(|()| Self::default())
     }
 }
 

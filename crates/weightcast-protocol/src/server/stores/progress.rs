@@ -1,10 +1,12 @@
 //! Progress and rate of a shard's read, as the shard reports. Figures for people: nothing is decided by these.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::RATE_WINDOW;
 use crate::{Span, Time};
 
 /// Progress of one shard's read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct ShardProgress {
     /// When the first report came.
     pub(in crate::server) since: Time,

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Incarnation, Version};
 
 /// How much a model's trainer wants to survive, and the offloads that ensure it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Retention {
     /// How many of the newest versions are retained.
     pub(in crate::server) versions: u32,
@@ -18,7 +20,7 @@ pub(in crate::server) struct Retention {
 }
 
 /// A retained version whose last countable copy was given up, since it could not be offloaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetentionLoss {
     /// Name of the model.
     pub model: String,

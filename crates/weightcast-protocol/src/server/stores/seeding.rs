@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Incarnation, Time, Version};
 
 /// What a model's groups leave to seed replicas.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Seeding {
     /// By datacentre: the seed that was asked for and has not come yet.
     pub(in crate::server) asked: BTreeMap<String, Asked>,
@@ -14,7 +16,7 @@ pub(in crate::server) struct Seeding {
 }
 
 /// A seed on its way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Asked {
     /// Number of the request; zero if the seed came over from an earlier term.
     pub(in crate::server) ask: u64,

@@ -1,5 +1,7 @@
 //! Sessions: which shard of which group each session is, and how long its lease runs.
 
+use serde::{Deserialize, Serialize};
+
 use crate::server::stores::store::Store;
 use crate::{Incarnation, SessionId, Time};
 
@@ -24,7 +26,7 @@ impl Sessions {
 }
 
 /// A session and its lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct SessionEntry {
     pub(in crate::server) group: Incarnation,
     pub(in crate::server) shard: u32,

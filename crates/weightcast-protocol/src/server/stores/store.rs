@@ -9,8 +9,11 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use serde::{Deserialize, Serialize};
+
 /// Entries by id, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "K: Deserialize<'de> + Ord, V: Deserialize<'de>"))]
 pub(in crate::server) struct Store<K, V>(BTreeMap<K, V>);
 
 impl<K, V> Default for Store<K, V> {

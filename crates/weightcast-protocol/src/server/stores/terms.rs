@@ -9,10 +9,12 @@
 //! takes the next term of that line. Afterwards the server is settled, and of two lines the one
 //! with the later term goes on.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Safeguard, Safeguards, Span, Term, TermProof, Time};
 
 /// A server's own term, and the terms of other servers that it has heard of.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Terms {
     /// The newest term that this server took, and its proof of it.
     pub(in crate::server) own: TermProof,

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ContentDigest, Incarnation, Nonce, OpSeq, SessionId, Time};
 
 /// What is due. The order breaks ties: readers are cut, and offloads given up,
 /// before the call that waits for them ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::server) enum Timer {
     /// A session's lease may have run out.
     Lease(SessionId),
@@ -30,7 +32,7 @@ pub(in crate::server) enum Timer {
 
 /// Times in order, one for each timer. The handler of a timer checks whether it still applies, so a
 /// timer may be late or moot. Setting a timer again moves it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Timers {
     queue: BTreeSet<(Time, Timer)>,
     at: BTreeMap<Timer, Time>,

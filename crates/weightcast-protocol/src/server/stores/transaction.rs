@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::message::{Answer, Assignment, Call};
 use crate::server::stores::progress::ShardProgress;
 use crate::{
@@ -10,7 +12,7 @@ use crate::{
 };
 
 /// One call of a group: the shards' calls, and the result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Transaction {
     pub(in crate::server) seq: OpSeq,
     /// The first shard's call, which all others must repeat (G2).
@@ -36,7 +38,7 @@ pub(in crate::server) struct Transaction {
 }
 
 /// A `replicate` or `update` on its way.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct GroupTransfer {
     /// What the selector meant when it was resolved, once (G3).
     pub(in crate::server) version: Option<Version>,
@@ -69,7 +71,7 @@ pub(in crate::server) struct GroupTransfer {
 }
 
 /// How far the shards of a group were when their transfer ran out of time (`kept`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Kept {
     pub(in crate::server) version: Version,
     pub(in crate::server) staged: bool,
@@ -79,7 +81,7 @@ pub(in crate::server) struct Kept {
 }
 
 /// How far a transfer is. Its sources stand in the read edges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::server) enum Phase {
     /// Waits for the version, the other shards, or a free source.
     #[default]

@@ -1,7 +1,9 @@
 //! Whether a copy can be relied on.
 
+use serde::{Deserialize, Serialize};
+
 /// Whether a group has shown that it holds what it says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trust {
     /// The group says so, and nothing was compared.
     #[default]

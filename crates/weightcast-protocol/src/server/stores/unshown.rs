@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Incarnation, Span, Time, Version};
 
 /// How long a pair is left alone: as long as it had to answer. Each comparison reads a few
@@ -14,7 +16,7 @@ pub(in crate::server) const RETRY: Span = Span::from_secs(5);
 pub(in crate::server) type UnshownPair = (Version, Incarnation, Incarnation);
 
 /// Pairs that were compared in vain, and when they may be compared again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::server) struct Unshown(BTreeMap<UnshownPair, Time>);
 
 impl Unshown {

@@ -1,9 +1,9 @@
 //! Inspection of one replica by a tool: its state, and how to reach its shards.
 
-use crate::Sum;
 use crate::message::Assignment;
 use crate::server::Server;
 use crate::server::views::snapshot::ReplicaState;
+use crate::{ConnectionId, Sum};
 
 /// A replica at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,14 @@ pub struct Inspection {
 }
 
 impl Server {
+    /// Who speaks on a stream: replica and shard.
+    pub fn speaker(&self, stream: ConnectionId) -> Option<(&str, u32)> {
+        let session = self.connections.session(stream)?;
+        let entry = self.sessions.get(&session)?;
+        let group = self.groups.get(&entry.group)?;
+        Some((&group.replica, entry.shard))
+    }
+
     /// Inspects the live group of this name. Changes nothing, and adds no reader to the group: the
     /// asker sees from the generations whether the memory changed meanwhile. `found` is the sum
     /// that the asker has computed there, to be compared with the version's.
