@@ -4,7 +4,7 @@
 //! clock, or draws a random number: the same compiled code runs in a job and in the simulator.
 //! Identifiers such as S3 or G2 name the invariants in `docs/invariants.md`.
 //!
-//! Read [`message`] first, then [`server`], then [`session`].
+//! Read [`message`] first, then [`server`], then [`session`]. [`recording`] keeps the last minutes of either.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod error;
 mod ids;
 pub mod limits;
 pub mod message;
+pub mod recording;
 mod role;
 mod safeguards;
 mod selector;
