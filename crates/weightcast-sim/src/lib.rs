@@ -40,6 +40,7 @@ mod world;
 pub use campaign::pinned::Pinned;
 pub use campaign::{CampaignSummary, Catch, campaign, hunt};
 pub use recorded::{RECORDED, Recorded};
+pub use report::retelling::{Retelling, RetoldEnd, retell};
 pub use report::story::{Story, StoryEvent};
 pub use report::{InvariantViolation, Report};
 pub use settings::fault_kinds::{FaultCounts, FaultKind};
@@ -47,9 +48,16 @@ pub use settings::harshness::Harshness;
 pub use settings::options::WorldOptions;
 pub use sights::coverage::{Coverage, Point};
 
+use weightcast_protocol::recording::Recording;
+
 /// Plays one world: the same seed and options give the same report, event for event.
 pub fn run(seed: u64, options: &WorldOptions) -> Report {
     world::World::new(seed, options.clone()).play_until(|_| false)
+}
+
+/// Plays one world whose servers and sessions have recorders (`WorldOptions::recorders`); the recordings of all of them.
+pub fn record(seed: u64, options: &WorldOptions) -> Vec<Recording> {
+    world::World::new(seed, options.clone()).record()
 }
 
 /// Plays one world and tells what happened in it.

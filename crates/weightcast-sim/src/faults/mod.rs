@@ -186,7 +186,8 @@ impl World {
         let process = &mut self.processes[victim];
         process.life += 1;
         process.trouble.dies_halfway = None;
-        process.session = None;
+        self.keep_session(victim);
+        let process = &mut self.processes[victim];
         process.host.give_up();
         process.host.exposed = None;
         self.end_copies_of(victim);

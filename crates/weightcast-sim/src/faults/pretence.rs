@@ -7,7 +7,7 @@ use weightcast_protocol::message::{
 };
 use weightcast_protocol::{
     ConnectionId, ContentDigest, Epoch, ExportId, Generation, Incarnation, Mac, OpSeq, PROTOCOL,
-    Proved, SessionId, ShardSums, Term, TermProof, Ticket, Version,
+    Proved, ShardSums, Term, TermProof, Ticket, Version,
 };
 use weightcast_testkit::mix;
 
@@ -52,7 +52,7 @@ impl World {
             return;
         }
         let Some(server) = &mut self.hosts[host].server else { return };
-        server.handle(now, stream, message);
+        server.handle(now, stream, Box::new(message));
         self.after_server(host);
     }
 
@@ -148,7 +148,7 @@ impl World {
         let streams = self.pretender.streams;
         Open {
             protocol: PROTOCOL,
-            session: SessionId(mix(&[self.seed, streams, 13]).into()),
+            session: self.options.session_id(mix(&[self.seed, streams, 13])),
             ticket: None,
             rejoins: false,
             model: "policy".into(),

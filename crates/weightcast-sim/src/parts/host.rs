@@ -1,5 +1,6 @@
 //! One machine with a reference server.
 
+use weightcast_protocol::recording::{Recordable, RecordedMachine};
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{Span, Term, Time};
 use weightcast_testkit::mix;
@@ -11,7 +12,7 @@ use crate::settings::options::WorldOptions;
 #[derive(Debug)]
 pub(crate) struct ServerHost {
     /// `None` while the server is down.
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<RecordedMachine<Server>>,
     /// How often the server has been started.
     pub(crate) life: u32,
     /// The process is suspended until then. If another server acts meanwhile, this one wakes with an old term.
@@ -30,13 +31,13 @@ impl ServerHost {
 
     /// The term in which the server acts; zero if it does not act.
     pub(crate) fn term(&self) -> Term {
-        self.server.as_ref().map_or(Term(0), Server::term)
+        self.server.as_ref().map_or(Term(0), |server| server.term())
     }
 }
 
 /// A server that remembers nothing. A random number tells its lives apart, as with a real server.
-pub(crate) fn start(options: &WorldOptions, index: usize, life: u32) -> Server {
-    Server::new(ServerConfig {
+pub(crate) fn start(options: &WorldOptions, index: usize, life: u32) -> RecordedMachine<Server> {
+    let server = Server::new(ServerConfig {
         life: mix(&[index as u64, life.into()]),
         index: index as u32,
         depth_limit: options.depth_limit,
@@ -50,6 +51,16 @@ pub(crate) fn start(options: &WorldOptions, index: usize, life: u32) -> Server {
         limits: options.limits.clone(),
         safeguards: options.safeguards,
         secret: [index as u64, life.into()],
+        paranoid: options.paranoid,
         ..ServerConfig::default()
-    })
+    });
+    recorded(server, options)
+}
+
+/// A machine with a recorder, if machines have one.
+pub(crate) fn recorded<M: Recordable>(machine: M, options: &WorldOptions) -> RecordedMachine<M> {
+    match options.recorders {
+        Some(limits) => RecordedMachine::new(machine, limits),
+        None => RecordedMachine::unrecorded(machine),
+    }
 }

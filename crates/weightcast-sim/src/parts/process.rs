@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{Assignment, Call, EpochPolicy, Location, Role};
+use weightcast_protocol::recording::RecordedMachine;
 use weightcast_protocol::session::Session;
 use weightcast_protocol::{
     Attempt, ExportId, Generation, Incarnation, OpSeq, Revision, Span, Time, Version,
@@ -26,7 +27,7 @@ pub(crate) struct Process {
     pub(crate) life: u32,
     pub(crate) clock: DriftingClock,
     /// None while the process is down.
-    pub(crate) session: Option<Session>,
+    pub(crate) session: Option<RecordedMachine<Session>>,
     /// What the session has asked for.
     pub(crate) host: VirtualHost<ChunkRead, StagedMemory>,
     /// How many streams the session has asked for. Only the last one counts.

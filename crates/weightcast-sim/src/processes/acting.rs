@@ -3,11 +3,12 @@
 use weightcast_protocol::message::{Call, Open, Role};
 use weightcast_protocol::server::ReplicaState;
 use weightcast_protocol::session::{Session, SessionConfig, SessionState};
-use weightcast_protocol::{ContentDigest, ExportId, PROTOCOL, Selector, SessionId, Span, Version};
+use weightcast_protocol::{ContentDigest, ExportId, PROTOCOL, Selector, Span, Version};
 use weightcast_testkit::mix;
 
 use crate::parts::action::Action;
 use crate::parts::chunk_loop::Progress;
+use crate::parts::host::recorded;
 use crate::parts::process::INSTALL_DEADLINE;
 use crate::parts::process::{ProgramState, RunningCall};
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
@@ -35,7 +36,12 @@ impl World {
         process.export = ExportId(mix(&[self.seed, index as u64, process.life.into()]));
         let open = Open {
             protocol: PROTOCOL,
-            session: SessionId(mix(&[self.seed, index as u64, process.life.into(), 7]).into()),
+            session: self.options.session_id(mix(&[
+                self.seed,
+                index as u64,
+                process.life.into(),
+                7,
+            ])),
             ticket: None,
             rejoins: false,
             model: match stray {
@@ -67,7 +73,8 @@ impl World {
         // A session tries all servers of its list in less than a lease (L5).
         config.backoff_max = Span(self.options.lease.0 / (2 * self.hosts.len() as u64));
         config.safeguards = self.options.safeguards;
-        process.session = Some(Session::new(config, process.clock.local(self.now)));
+        let session = Session::new(config, process.clock.local(self.now));
+        process.session = Some(recorded(session, &self.options));
         process.program = ProgramState { stray, ..ProgramState::default() };
         process.host.exposed = None;
         process.progress = Progress::default();

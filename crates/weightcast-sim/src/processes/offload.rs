@@ -117,7 +117,8 @@ impl World {
         let process = &mut self.processes[index];
         let Some(copy) = process.copy_of.take() else { return };
         process.life += 1;
-        process.session = None;
+        self.keep_session(index);
+        let process = &mut self.processes[index];
         process.host.give_up();
         process.host.exposed = None;
         process.timer_at = None;

@@ -198,7 +198,8 @@ impl World {
         }
         let process = &mut self.processes[life.process];
         process.life += 1;
-        process.session = None;
+        self.keep_session(life.process);
+        let process = &mut self.processes[life.process];
         process.host.give_up();
         process.host.exposed.take_if(|_| self.options.safeguards.on(Safeguard::SourceFence));
         self.break_stream(life.process);

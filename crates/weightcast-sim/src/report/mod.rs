@@ -1,6 +1,8 @@
 //! The report on one world.
 
 pub(crate) mod fingerprint;
+mod narrators;
+pub(crate) mod retelling;
 pub(crate) mod story;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -47,7 +47,7 @@ pub struct Story<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct StoryLine<'a> {
+pub(super) struct StoryLine<'a> {
     step: u64,
     seconds: f64,
     who: &'a str,
@@ -62,6 +62,18 @@ struct StoryViolation<'a> {
     detail: &'a str,
 }
 
+impl<'a> StoryLine<'a> {
+    pub(super) fn of(event: &'a StoryEvent) -> Self {
+        Self {
+            step: event.step,
+            seconds: event.at.0 as f64 / 1e9,
+            who: &event.who,
+            what: &event.what,
+            invariant: event.invariant.as_deref(),
+        }
+    }
+}
+
 impl<'a> Story<'a> {
     /// The story of these steps, and all violations of the world.
     pub fn of(
@@ -71,13 +83,6 @@ impl<'a> Story<'a> {
         steps: RangeInclusive<u64>,
     ) -> Self {
         let told: Vec<&StoryEvent> = events.iter().filter(|e| steps.contains(&e.step)).collect();
-        let line = |event: &&'a StoryEvent| StoryLine {
-            step: event.step,
-            seconds: event.at.0 as f64 / 1e9,
-            who: &event.who,
-            what: &event.what,
-            invariant: event.invariant.as_deref(),
-        };
         let violations = report.violations.iter().map(|violation| StoryViolation {
             invariant: &violation.invariant,
             step: violation.step,
@@ -87,7 +92,7 @@ impl<'a> Story<'a> {
             seed: report.seed,
             options: options.to_string(),
             events: report.events,
-            lines: told.iter().map(line).collect(),
+            lines: told.iter().map(|event| StoryLine::of(event)).collect(),
             violations: violations.collect(),
             told,
         }
@@ -149,7 +154,7 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
     Some((Some(process), what))
 }
 
-fn heard(message: &ClientMessage) -> Option<String> {
+pub(super) fn heard(message: &ClientMessage) -> Option<String> {
     Some(match message {
         ClientMessage::Open(open) if open.ticket.is_none() => "opens".to_owned(),
         ClientMessage::Open(_) => "resumes".to_owned(),
@@ -170,7 +175,7 @@ fn heard(message: &ClientMessage) -> Option<String> {
     })
 }
 
-fn said(message: &ServerMessage) -> Option<String> {
+pub(super) fn said(message: &ServerMessage) -> Option<String> {
     Some(match message {
         ServerMessage::Opened { ticket: Ticket { proof, incarnation, epoch, .. }, .. } => {
             let term = proof.term;
@@ -196,7 +201,7 @@ fn said(message: &ServerMessage) -> Option<String> {
     })
 }
 
-fn called(call: &Call) -> String {
+pub(super) fn called(call: &Call) -> String {
     match call {
         Call::Publish { version, .. } => format!("publish({version})"),
         Call::Replicate { selector } => format!("replicate({selector})"),
@@ -207,7 +212,7 @@ fn called(call: &Call) -> String {
     }
 }
 
-fn ended(answer: &Answer) -> String {
+pub(super) fn ended(answer: &Answer) -> String {
     match answer {
         Answer::Published { version } => format!("published {version}"),
         Answer::Committed { version, source } => format!("holds {version}, from {source}"),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::server::{Server, ServerOutput};
+use weightcast_protocol::server::ServerOutput;
 use weightcast_protocol::{ConnectionId, Term};
 
 use crate::checkers::Fact;
@@ -29,7 +29,7 @@ impl World {
         }
         let quiet = matches!(message, ClientMessage::Heartbeat { .. });
         let Some(server) = &mut self.hosts[index].server else { return };
-        server.handle(now, stream, message);
+        server.handle(now, stream, Box::new(message));
         if quiet {
             self.send_outputs(index)
         } else {
@@ -80,7 +80,7 @@ impl World {
             return self.crash_server(host, until);
         }
         let (seat, host) = (self.seat(host), &mut self.hosts[host]);
-        let next = host.server.as_ref().and_then(Server::next_timeout);
+        let next = host.server.as_ref().and_then(|server| server.next_timeout());
         if let Some(at) = next.filter(|at| host.timer.is_none_or(|planned| planned > *at)) {
             host.timer = Some(at);
             self.queue.plan(at.max(self.now), WorldEvent::Server(seat, ServerStep::Timer));

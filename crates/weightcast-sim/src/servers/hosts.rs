@@ -49,7 +49,6 @@ impl World {
             }
             (ServerStep::Timer, Some(server)) => {
                 host.timer = None;
-                server.excuse_delay(now);
                 server.handle_timeout(now);
             }
             (ServerStep::Gone(stream), Some(server)) => server.handle_disconnect(now, stream),
@@ -71,9 +70,9 @@ impl World {
         for stream in self.network.streams_of(index) {
             self.break_wire(stream);
         }
+        self.keep_server(index);
         let host = &mut self.hosts[index];
         host.life += 1;
-        host.server = None;
         host.dies_halfway = None;
         host.timer = None;
         let seat = self.seat(index);

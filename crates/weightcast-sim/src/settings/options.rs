@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use weightcast_protocol::limits::Limits;
-use weightcast_protocol::{Safeguards, Span};
+use weightcast_protocol::limits::{Limits, ReelLimits};
+use weightcast_protocol::{Safeguards, SessionId, Span};
 
 use crate::settings::fault_kinds::{FaultCounts, FaultKind};
 
@@ -80,6 +80,19 @@ pub struct WorldOptions {
     pub faults: FaultCounts,
     /// Safeguards switched off.
     pub safeguards: Safeguards,
+    /// How much the recorders of servers and sessions keep, if they record.
+    pub recorders: Option<ReelLimits>,
+    /// Servers check themselves after every event, and give up with a panic, as under `serve --paranoid`.
+    pub paranoid: bool,
+}
+
+impl WorldOptions {
+    /// The name of a session. A recording keeps the upper half; otherwise the number stands in the lower half, so that
+    /// worlds go as they went.
+    pub(crate) fn session_id(&self, number: u64) -> SessionId {
+        let half = if self.recorders.is_some() { 64 } else { 0 };
+        SessionId(u128::from(number) << half)
+    }
 }
 
 impl Default for WorldOptions {
@@ -118,6 +131,8 @@ impl Default for WorldOptions {
             quiet_time: Span::from_secs(20),
             faults: FaultCounts::usual(),
             safeguards: Safeguards::default(),
+            recorders: None,
+            paranoid: false,
         }
     }
 }

@@ -53,7 +53,7 @@ impl World {
             let process = self.processes.iter().find(|process| {
                 process.incarnation() == Some(replica.incarnation) && process.shard == shard.shard
             })?;
-            let session = process.session.as_ref()?;
+            let session: &Session = process.session.as_ref()?;
             let own = session.lease().map(|lease| lease.term);
             let rests = rests(process, self.now) && own == Some(term);
             rests.then_some((process, session, shard))
@@ -63,7 +63,7 @@ impl World {
 }
 
 fn rests(process: &Process, now: Time) -> bool {
-    let state = process.session.as_ref().map(Session::state);
+    let state = process.session.as_ref().map(|session| session.state());
     let open = [SessionState::Empty, SessionState::Holding, SessionState::Refused];
     let acts = state.is_some_and(|state| open.contains(&state));
     acts && process.program.pending.is_none() && process.paused_until < now

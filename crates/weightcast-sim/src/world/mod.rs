@@ -4,11 +4,13 @@ pub(crate) mod agreement;
 pub(crate) mod leases;
 pub(crate) mod leftovers;
 pub(crate) mod progress;
+pub(crate) mod recordings;
 pub(crate) mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{EpochPolicy, Location, Role};
+use weightcast_protocol::recording::{Recording, RecordingCause};
 use weightcast_protocol::{ConnectionId, ExportId, Incarnation, Span, Time, Version};
 use weightcast_testkit::{TaggedMemory, chunks_of};
 
@@ -74,6 +76,10 @@ pub(crate) struct World {
     pub(crate) story: Option<Vec<StoryEvent>>,
     /// The group that each life joined.
     pub(crate) joined: BTreeMap<Life, Incarnation>,
+    /// Of servers and sessions that are over.
+    pub(crate) recordings: Vec<Recording>,
+    /// Why they end.
+    pub(crate) cause: RecordingCause,
 }
 
 impl World {
@@ -130,6 +136,8 @@ impl World {
             seed_sights: SeedSights::default(),
             story: None,
             joined: BTreeMap::new(),
+            recordings: Vec::new(),
+            cause: RecordingCause::Asked,
             options,
         }
     }

@@ -75,7 +75,7 @@ impl World {
     fn weigh(&mut self) {
         let servers = self.hosts.iter().filter_map(|host| host.server.as_ref());
         let acting = servers.filter(|server| server.term() > Term(0));
-        let weights: Vec<_> = acting.map(|server| (server.term(), weight(server))).collect();
+        let weights: Vec<_> = acting.map(|server| (server.term(), weight(&**server))).collect();
         for (term, bytes) in weights {
             self.observe(Fact::Weighed { term, bytes });
         }
