@@ -294,6 +294,7 @@ class Options:
         staging_bytes: int | None,
         plan_cache: str | PathLike[str] | None,
         trace: str | PathLike[str] | None,
+        record_dir: str | PathLike[str] | None,
         server: str | None,
         token_file: str | PathLike[str] | None,
         data_bind: str | None,
@@ -346,6 +347,7 @@ class Handle:
     def progress(self) -> int: ...
     @property
     def progress_total(self) -> int: ...
+    def record(self) -> Path: ...
     def close(self, deadline: float) -> None: ...
 
 @final

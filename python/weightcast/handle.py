@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -221,6 +222,13 @@ class Handle:
         move."""
         return self._core.progress_total
 
+    def record(self) -> Path:
+        """Writes what the session of this handle did in the last minutes into a file on this host, and
+        returns the path; `weightcast replay PATH` tells the story. The file has no weights and no secrets,
+        and only this user can read the file. Its directory is `record_dir` of `open`, by default one of
+        this user."""
+        return self._core.record()
+
     def close(self, *, deadline: float = DEADLINE) -> None:
         """Unpublishes, waits until nobody reads, unregisters, leaves. Again: does nothing."""
         self._core.close(deadline)
@@ -261,6 +269,7 @@ def open(
     staging_bytes: int | None = None,
     plan_cache: str | os.PathLike[str] | None = None,
     trace: str | os.PathLike[str] | None = None,
+    record_dir: str | os.PathLike[str] | None = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     data_bind: str | None = None,
@@ -291,6 +300,9 @@ def open(
 
     `trace` (`WEIGHTCAST_TRACE`) is a file to which this process adds the spans of its calls, for
     Perfetto, Chrome and `weightcast trace`. Processes of one host may share the file; a process has one.
+
+    `record_dir` (`WEIGHTCAST_RECORD_DIR`) is a directory into which each call that fails writes what
+    the session did in the last minutes, as `Handle.record` does; the newest 16 of them are kept.
 
     With `offload_seeding=True`, the same on all shards of a replica, `update` never waits for another
     datacentre while the replica holds a version: it returns at once with `changed=False`, one
@@ -331,6 +343,7 @@ def open(
         staging_bytes=staging_bytes,
         plan_cache=None if plan_cache is None else os.fspath(plan_cache),
         trace=None if trace is None else os.fspath(trace),
+        record_dir=None if record_dir is None else os.fspath(record_dir),
         server=_joined(server),
         token_file=None if token_file is None else os.fspath(token_file),
         data_bind=data_bind,

@@ -127,7 +127,9 @@ pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
         Error::Layout(_) | Error::Transform(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
         Error::NoRoom { bytes, limit } => made!(py, message, NoRoom, bytes = bytes, limit = limit),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
-        Error::Config { .. } | Error::Io { .. } | Error::Transport(_) => Misuse::new_err(message),
+        Error::Config { .. } | Error::Io { .. } | Error::Transport(_) | Error::Recording(_) => {
+            Misuse::new_err(message)
+        }
         Error::Unverified { replica, reason } => {
             made!(py, message, Unverified, replica = replica, reason = reason)
         }

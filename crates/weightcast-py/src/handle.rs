@@ -1,5 +1,6 @@
 //! The handle: every call releases the GIL and can be interrupted.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -222,6 +223,11 @@ impl PyHandle {
     fn progress_total(&self, py: Python<'_>) -> PyResult<u64> {
         self.inner.check_process().map_err(|e| exception(py, e))?;
         Ok(self.inner.progress_total())
+    }
+
+    /// Where the last minutes of the session were written.
+    fn record(&self, py: Python<'_>) -> PyResult<PathBuf> {
+        self.call(py, |handle| Ok(handle.record()?.path))
     }
 
     fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {

@@ -17,7 +17,7 @@ pub(crate) struct PyOptions(pub(crate) Options);
 impl PyOptions {
     #[new]
     #[pyo3(signature = (*, role, new_epoch, retain, offload_seeding, offload_bytes, staging_bytes,
-        plan_cache, trace, server, token_file, data_bind, data_advertise, data_networks, insecure, job,
+        plan_cache, trace, record_dir, server, token_file, data_bind, data_advertise, data_networks, insecure, job,
         lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -29,6 +29,7 @@ impl PyOptions {
         staging_bytes: Option<u64>,
         plan_cache: Option<PathBuf>,
         trace: Option<PathBuf>,
+        record_dir: Option<PathBuf>,
         server: Option<String>,
         token_file: Option<PathBuf>,
         data_bind: Option<String>,
@@ -49,6 +50,7 @@ impl PyOptions {
             staging_bytes,
             plan_cache,
             trace,
+            record_dir,
             server,
             token_file,
             data_bind,

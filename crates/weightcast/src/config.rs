@@ -70,6 +70,9 @@ pub struct Options {
     /// `weightcast trace`; `WEIGHTCAST_TRACE` if none is given. Processes of one host may share the file.
     /// A process has one such file.
     pub trace: Option<PathBuf>,
+    /// A directory into which each failed call writes what the session did in the last minutes, for `weightcast replay`;
+    /// `WEIGHTCAST_RECORD_DIR`. By default failed calls write nothing, and a panic writes into a directory of this user.
+    pub record_dir: Option<PathBuf>,
     /// `http://HOST:PORT` or `unix:/PATH`; several with commas between them are the reference
     /// server and its backups, in the same order for all. `WEIGHTCAST_SERVER` if none is given.
     pub server: Option<String>,
@@ -113,6 +116,7 @@ impl Options {
             staging_bytes: None,
             plan_cache: None,
             trace: None,
+            record_dir: None,
             server: None,
             token_file: None,
             data_bind: None,
@@ -151,6 +155,11 @@ impl Options {
     /// The token of that file.
     pub(crate) fn token(&self, servers: &str) -> Result<Option<Secret>, Error> {
         self.token_file_for(servers)?.map(|file| auth::read_token(&file)).transpose()
+    }
+
+    pub(crate) fn record_dir(&self) -> Option<PathBuf> {
+        let given = self.record_dir.clone();
+        given.or_else(|| environment("WEIGHTCAST_RECORD_DIR").map(PathBuf::from))
     }
 
     pub(crate) fn data_bind(&self) -> String {

@@ -4,13 +4,14 @@
 pub(crate) const PREFIX: &str = "WEIGHTCAST_";
 
 /// All variables that users set, and what each means.
-pub(crate) const VARIABLES: [(&str, &str); 10] = [
+pub(crate) const VARIABLES: [(&str, &str); 11] = [
     ("WEIGHTCAST_SERVER", "the reference server of all handles, or the list of it and its backups"),
     ("WEIGHTCAST_TOKEN_FILE", "the file with the token that servers and data ports ask for"),
     ("WEIGHTCAST_JOB", "the job whose processes share a server that starts itself"),
     ("WEIGHTCAST_DATA_BIND", "the address that data ports bind"),
     ("WEIGHTCAST_DATA_ADVERTISE", "the address of a data port that peers are told"),
     ("WEIGHTCAST_DATA_NETWORKS", "the networks whose data ports are connected to"),
+    ("WEIGHTCAST_RECORD_DIR", "the directory into which failed calls write recordings"),
     ("WEIGHTCAST_LOG", "what is logged, as RUST_LOG says it elsewhere"),
     ("WEIGHTCAST_TRACE", "the file to which every process adds the spans of its calls"),
     ("WEIGHTCAST_ADDRESS", "where `weightcast serve` listens"),

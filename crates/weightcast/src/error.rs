@@ -4,6 +4,7 @@ use thiserror::Error;
 use weightcast_plan::transform::TransformError;
 use weightcast_plan::{LayoutError, PlanError};
 use weightcast_protocol::CallError;
+use weightcast_protocol::recording::RecordingError;
 
 /// Why something did not work.
 #[derive(Debug, Error)]
@@ -72,6 +73,9 @@ pub enum Error {
     /// The caller's interrupt ended the wait; the handle should be closed.
     #[error("interrupted")]
     Interrupted,
+    /// There is nothing to record.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     /// A defect of weightcast itself.
     #[error("weightcast has a bug: {0}")]
     Bug(String),

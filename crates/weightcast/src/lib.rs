@@ -28,6 +28,7 @@ mod manifest;
 mod metrics;
 mod per_process;
 mod private;
+mod recordings;
 mod serve;
 mod telemetry;
 mod transform;
@@ -40,12 +41,13 @@ pub mod wire;
 pub use auth::{new_token, read_token};
 pub use client::{
     COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, ReadWatch, ShardHandle,
-    Transfer, Updated, status, why,
+    Transfer, Updated, record, status, why,
 };
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_reader};
 pub use error::Error;
 pub use metrics::{metrics, metrics_text};
+pub use recordings::WrittenRecording;
 pub use serve::{ServeConfig, Server, Status, serve};
 pub use telemetry::{
     LogLevel, LogLine, log_lines, log_to_queue, log_to_stderr, set_log_level, wake_log_lines,

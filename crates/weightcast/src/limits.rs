@@ -44,6 +44,8 @@ pub(crate) const READERS_BYTES: usize = 256 * SENDING_BYTES;
 pub(crate) const INSPECTIONS_BYTES: usize = 4 * (MESSAGE_BYTES + SENDING_BYTES);
 /// Statuses, counted in the same way: one is made while as much is sent.
 pub(crate) const STATUSES_BYTES: usize = 2 * (STATUS_BYTES + SENDING_BYTES);
+/// Requests for a recording that wait for the one that is written. More would only get the same events.
+pub(crate) const WAITING_RECORDINGS: usize = 4;
 /// Requests of each kind that wait for room for a reply: one of each session. They hold nothing.
 pub(crate) const WAITING_REPLIES: usize = 16_384;
 /// Manifests and replies on their way on one connection, each way. A client sends and fetches one
@@ -78,6 +80,10 @@ pub(crate) const CACHED_LAYOUTS: usize = 8_192;
 /// takes 21 MB, so those of 48 shards stay; others are fetched again for the next read. A
 /// stranger's manifest of 64 MiB takes at most twice that.
 pub(crate) const CACHED_LAYOUT_BYTES: usize = 1 << 30;
+/// Recordings that stay in a directory, of each machine and cause: the newest.
+pub(crate) const KEPT_RECORDINGS: usize = 16;
+/// What they may take together: two of the largest. The usual one has a megabyte.
+pub(crate) const KEPT_RECORDINGS_BYTES: u64 = 256 << 20;
 /// Connections to the control port that have not shown the token yet. Each costs a file descriptor
 /// and some 50 KB, in a process that may be a trainer's; an honest client needs its place for one
 /// round trip. Beyond that, the origin with the most of them loses its oldest.

@@ -59,6 +59,9 @@ pub(crate) struct Serve {
     /// Check every invariant after every event (slow)
     #[arg(long)]
     paranoid: bool,
+    /// Directory for recordings: written when the server gives up, or `weightcast record` asks (default: one of this user)
+    #[arg(long, value_name = "DIR")]
+    record_dir: Option<PathBuf>,
     /// For tests: give up, as on a bug, once this file exists
     #[arg(long, hide = true)]
     gives_up_at: Option<PathBuf>,
@@ -88,6 +91,7 @@ fn configured(arguments: Serve) -> ServeConfig {
         metrics: arguments.metrics,
         trace: arguments.trace,
         paranoid: arguments.paranoid,
+        record_dir: arguments.record_dir,
         gives_up_at: arguments.gives_up_at,
     }
 }
@@ -151,6 +155,7 @@ mod tests {
             ),
             ("--trace /t", ServeConfig { trace: Some("/t".into()), ..usual() }),
             ("--paranoid", ServeConfig { paranoid: true, ..usual() }),
+            ("--record-dir /d", ServeConfig { record_dir: Some("/d".into()), ..usual() }),
             ("--gives-up-at /f", ServeConfig { gives_up_at: Some("/f".into()), ..usual() }),
         ] {
             assert_eq!(given(words), format!("{wanted:?}"), "{words}");

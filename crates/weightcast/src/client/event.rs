@@ -15,6 +15,8 @@ use crate::client::reading::evidence::Evidence;
 use crate::client::reading::route::ArrivedRead;
 use crate::client::reading::staging::Installed;
 use crate::client::updated::Transfer;
+use crate::error::Error;
+use crate::recordings::WrittenRecording;
 
 /// The answer to a call and what the call moved, or how the call failed.
 pub(crate) type CallReply = Result<(Answer, Transfer), FailedCall>;
@@ -124,6 +126,10 @@ pub(crate) enum Event {
     /// Answered once the session is over.
     AwaitEnd {
         reply: reply::Sender<Option<CallError>>,
+    },
+    /// Answered with where the last minutes of the session were written.
+    Record {
+        reply: reply::Sender<Result<WrittenRecording, Error>>,
     },
     ReadDone {
         seq: OpSeq,

@@ -20,6 +20,7 @@ mod open;
 pub(crate) mod reading;
 mod updated;
 
+pub use connection::record::record;
 pub use connection::status::status;
 pub use connection::why::why;
 pub use handle::process::Owned;

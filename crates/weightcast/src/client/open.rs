@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, mpsc as reply};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use weightcast_protocol::limits::SESSION_REEL;
 use weightcast_protocol::message::Open;
 use weightcast_protocol::session::{Session, SessionConfig};
 use weightcast_protocol::{CallError, PROTOCOL, SessionId};
@@ -30,6 +31,7 @@ use crate::config::{Options, Replica, Role};
 use crate::error::Error;
 use crate::lazy;
 use crate::metrics::process::HandleFigures;
+use crate::recordings::{FlightRecorder, RecordingFiles};
 use crate::telemetry;
 
 impl ShardHandle {
@@ -132,7 +134,11 @@ impl ShardHandle {
             Clock::start()
         };
         let (events, queue) = mpsc::unbounded_channel();
+        let record_dir = options.record_dir();
+        let files = RecordingFiles::within(record_dir.as_deref())?;
         let session = Session::new(config, clock.now());
+        let session =
+            FlightRecorder::new(session, SESSION_REEL, files).of_failures(record_dir.is_some());
         let owner = Owner {
             model: model.to_owned(),
             replica: replica.clone(),

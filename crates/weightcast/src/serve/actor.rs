@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::Sum;
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
+use weightcast_protocol::recording::{Recording, RecordingCause, RecordingError};
 use weightcast_protocol::server::{Inspection, Preview, Server, ServerOutput, Snapshot, Why};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProof};
 
@@ -18,6 +19,7 @@ use super::spans::CallSpans;
 use crate::clock::Clock;
 use crate::convert::{ByteMeter, Encoder};
 use crate::limits::OUTBOXES_BYTES;
+use crate::recordings::FlightRecorder;
 
 /// Events waiting for the machine, over all streams: with the largest messages 100 MB.
 pub(super) const QUEUE: usize = 4_096;
@@ -37,6 +39,7 @@ pub(super) enum ActorInput {
     Snapshot(oneshot::Sender<Snapshot>),
     /// Model, if it is named, and replica.
     Why(Option<String>, String, oneshot::Sender<Result<Why, CallError>>),
+    Record(oneshot::Sender<Result<Recording, RecordingError>>),
     /// Model and replica.
     Inspect(String, String, Option<Sum>, oneshot::Sender<(Term, Inspection)>),
     /// Model, reader and source.
@@ -112,7 +115,7 @@ impl Streams {
 
 /// Runs until the queue closes, or nobody was connected for `idle_exit`.
 pub(super) async fn run(
-    mut machine: Server,
+    mut machine: FlightRecorder<Server>,
     mut queue: mpsc::Receiver<ActorInput>,
     idle_exit: Option<Duration>,
     gives_up_at: Option<PathBuf>,
@@ -134,11 +137,8 @@ pub(super) async fn run(
                 None => return,
             },
             () = sleep_until(wake) => {
-                // This process may have been held up, and its clients' messages wait: excuse the
-                // delay first.
-                let now = clock.now();
-                machine.excuse_delay(now);
-                machine.handle_timeout(now);
+                // This process may have been held up: the delay is excused first.
+                machine.handle_timeout(clock.now());
             }
             () = sleep_until(leave) => return,
         }
@@ -162,7 +162,12 @@ pub(super) async fn sleep_until(when: Option<Instant>) {
     }
 }
 
-fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: ActorInput) {
+fn handle(
+    machine: &mut FlightRecorder<Server>,
+    streams: &mut Streams,
+    clock: &Clock,
+    input: ActorInput,
+) {
     let now = clock.now();
     match input {
         ActorInput::Connected(connection, line) => {
@@ -171,7 +176,7 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Act
         ActorInput::Message(connection, message) => {
             // A stream that was cut off may still have messages in the queue.
             if streams.open.contains_key(&connection) {
-                machine.handle(now, connection, *message);
+                machine.handle(now, connection, message);
             }
         }
         ActorInput::Disconnected(connection) => {
@@ -194,6 +199,9 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Act
         ActorInput::Snapshot(reply) => {
             let _ = reply.send(machine.snapshot(now));
         }
+        ActorInput::Record(reply) => {
+            let _ = reply.send(machine.recording(RecordingCause::Asked));
+        }
         ActorInput::Why(model, replica, reply) => {
             let _ = reply.send(machine.why(now, model.as_deref(), &replica));
         }
@@ -206,7 +214,7 @@ fn handle(machine: &mut Server, streams: &mut Streams, clock: &Clock, input: Act
     }
 }
 
-fn dispatch(machine: &mut Server, streams: &mut Streams, clock: &Clock) {
+fn dispatch(machine: &mut FlightRecorder<Server>, streams: &mut Streams, clock: &Clock) {
     while let Some(output) = machine.poll_output() {
         match output {
             ServerOutput::Send { to, message } => {

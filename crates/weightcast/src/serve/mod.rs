@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use weightcast_protocol::limits::SERVER_REEL;
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{Span, Term, TicketKey};
 use weightcast_transport::Secret;
@@ -31,6 +32,7 @@ use self::listener::ControlListener;
 use self::metrics::MetricsPort;
 use crate::auth;
 use crate::error::Error;
+use crate::recordings::{FlightRecorder, RecordingFiles};
 use crate::telemetry;
 
 pub(crate) use self::dial_back::{DialNonce, proof};
@@ -76,6 +78,8 @@ pub struct ServeConfig {
     pub trace: Option<PathBuf>,
     /// Check every invariant after every event.
     pub paranoid: bool,
+    /// Where recordings go; by default into a directory that only this user can enter.
+    pub record_dir: Option<PathBuf>,
     /// For tests: once this file exists, the server panics at the next thing that happens to it.
     #[doc(hidden)]
     pub gives_up_at: Option<PathBuf>,
@@ -98,6 +102,7 @@ impl Default for ServeConfig {
             metrics: None,
             trace: None,
             paranoid: false,
+            record_dir: None,
             gives_up_at: None,
         }
     }
@@ -178,6 +183,7 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
         return Err(Error::Config { what: "server's index".to_owned(), problem });
     }
     say_what_keys_tickets(&config);
+    let recordings = RecordingFiles::within(config.record_dir.as_deref())?;
     let listener = ControlListener::bind(&address)?;
     let address = listener.address();
     let metrics = config.metrics.as_deref();
@@ -191,7 +197,7 @@ pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("weightcast-server".to_owned())
-        .spawn(move || runtime.block_on(run(listener, metrics, config, life, stopped)))
+        .spawn(move || runtime.block_on(run(listener, metrics, config, recordings, life, stopped)))
         .map_err(|e| Error::io("start the server's thread", e))?;
     let (stop, thread) = (Some(stop), Some(thread));
     Ok(Server { address, metrics: metrics_address, token_file, stop, thread })
@@ -214,16 +220,18 @@ async fn run(
     listener: ControlListener,
     metrics: Option<MetricsPort>,
     config: ServeConfig,
+    recordings: RecordingFiles,
     life: u64,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), Error> {
     let machine =
         weightcast_protocol::server::Server::new(machine_config(&config, life, random_secret()?));
+    let machine = FlightRecorder::new(machine, SERVER_REEL, recordings.clone());
     let (inputs, queue) = mpsc::channel(actor::QUEUE);
     let actor = actor::run(machine, queue, config.idle_exit, config.gives_up_at);
     let mut actor = tokio::spawn(actor);
     let scrapes = metrics.map(|port| tokio::spawn(port.serve(inputs.clone())));
-    let service = service::service(inputs, config.token.as_ref());
+    let service = service::service(inputs, config.token.as_ref(), recordings);
     let mut died = None;
     let until = async {
         tokio::select! {

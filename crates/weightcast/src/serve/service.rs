@@ -27,14 +27,19 @@ use crate::convert::{
 };
 use crate::limits::{CLIENT_FRAME_BYTES, FRAME_BYTES, TRANSFER_PATIENCE};
 use crate::manifest;
+use crate::recordings::{RecordingFiles, WrittenRecording};
 use crate::wire;
 use crate::wire::reference_server_server::{ReferenceServer, ReferenceServerServer};
 
 /// The routes of one server.
-pub(super) fn service(inputs: mpsc::Sender<ActorInput>, token: Option<&Secret>) -> Routes {
+pub(super) fn service(
+    inputs: mpsc::Sender<ActorInput>,
+    token: Option<&Secret>,
+    recordings: RecordingFiles,
+) -> Routes {
     let connections = Arc::new(AtomicU64::new(0));
     let (transfers, dials) = (Transfers::new(), DialBack::new());
-    let service = Service { inputs, connections, transfers, dials };
+    let service = Service { inputs, connections, transfers, dials, recordings };
     let service = ReferenceServerServer::new(service)
         .max_decoding_message_size(FRAME_BYTES)
         .max_encoding_message_size(FRAME_BYTES);
@@ -56,6 +61,7 @@ struct Service {
     connections: Arc<AtomicU64>,
     transfers: Transfers,
     dials: DialBack,
+    recordings: RecordingFiles,
 }
 
 /// What there is to know of the connection that a request came on.
@@ -196,6 +202,22 @@ impl ReferenceServer for Service {
         let pass = pass(&request);
         let ask = async { self.ask(ActorInput::Snapshot).await.map(status::status_frame) };
         self.reply(pass, self.transfers.to_tell(pass.turns()), ask).await
+    }
+
+    async fn record(
+        &self,
+        request: Request<wire::RecordRequest>,
+    ) -> Result<Response<wire::RecordReply>, Status> {
+        let _room = self.transfers.to_record(pass(&request).turns()).await?;
+        let recording = self.ask(ActorInput::Record).await?;
+        let recording = recording.map_err(|e| Status::failed_precondition(e.to_string()))?;
+        let files = self.recordings.clone();
+        // Others are answered meanwhile.
+        let written = tokio::task::spawn_blocking(move || files.write(&recording)).await;
+        let written = written.map_err(|e| Status::internal(e.to_string()))?;
+        let WrittenRecording { path, events } =
+            written.map_err(|e| Status::internal(e.to_string()))?;
+        Ok(Response::new(wire::RecordReply { path: path.display().to_string(), events }))
     }
 
     type WhyStream = Pages;

@@ -11,13 +11,14 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
+use weightcast_protocol::limits::RECORDING_BYTES;
 
 use super::queue::{ClientOrigin, FairQueue, QueueShare, busy};
 use crate::limits::{
     INSPECTIONS_BYTES, LARGE_UPLOADS_BYTES, MANIFEST_BYTES, MESSAGE_BYTES, PAGE_BYTES,
     READERS_BYTES, SENDING_BYTES, SMALL_MANIFEST_BYTES, SMALL_UPLOADS_BYTES, STATUS_BYTES,
-    STATUSES_BYTES, STREAM_WINDOW, TRANSFER_PATIENCE, TRANSFER_RATE, TRANSFERS, WAITING_REPLIES,
-    WAITING_UPLOADS,
+    STATUSES_BYTES, STREAM_WINDOW, TRANSFER_PATIENCE, TRANSFER_RATE, TRANSFERS, WAITING_RECORDINGS,
+    WAITING_REPLIES, WAITING_UPLOADS,
 };
 use crate::wire::ManifestPage;
 
@@ -29,6 +30,7 @@ pub(super) struct Transfers {
     readers: FairQueue,
     inspections: FairQueue,
     statuses: FairQueue,
+    recordings: FairQueue,
 }
 
 /// The turns of one connection; clones share them.
@@ -66,6 +68,7 @@ impl Transfers {
             readers: FairQueue::new(READERS_BYTES, WAITING_REPLIES),
             inspections: FairQueue::new(INSPECTIONS_BYTES, WAITING_REPLIES),
             statuses: FairQueue::new(STATUSES_BYTES, WAITING_REPLIES),
+            recordings: FairQueue::new(RECORDING_BYTES, WAITING_RECORDINGS),
         }
     }
 
@@ -102,6 +105,11 @@ impl Transfers {
     /// Waits for room for the largest status: the size is not known yet.
     pub(super) async fn to_tell(&self, turns: &Turns) -> Result<QueueShare, Status> {
         self.statuses.take(turns.origin, STATUS_BYTES + SENDING_BYTES).await
+    }
+
+    /// The turn to have a recording written: one at a time.
+    pub(super) async fn to_record(&self, turns: &Turns) -> Result<QueueShare, Status> {
+        self.recordings.take(turns.origin, RECORDING_BYTES).await
     }
 }
 

@@ -19,8 +19,8 @@ use crate::limits::{FRAME_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
     ClientFrame, DialBackReply, DialBackRequest, GetManifestRequest, InspectRequest, ManifestPage,
-    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, ServerFrame, StatusRequest,
-    WhyRequest,
+    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, RecordReply, RecordRequest,
+    ServerFrame, StatusRequest, WhyRequest,
 };
 
 /// How long one attempt to connect may take.
@@ -108,6 +108,11 @@ impl ControlPort for GrpcPort {
     fn status(&self) -> Requested<Incoming<Page>> {
         let mut client = self.0.clone();
         Box::pin(async move { client.status(StatusRequest {}).await.map(incoming) })
+    }
+
+    fn record(&self) -> Requested<RecordReply> {
+        let mut client = self.0.clone();
+        Box::pin(async move { client.record(RecordRequest {}).await.map(Response::into_inner) })
     }
 
     fn why(&self, request: WhyRequest) -> Requested<Incoming<Page>> {

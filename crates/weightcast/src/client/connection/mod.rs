@@ -7,6 +7,7 @@
 mod grpc;
 pub(super) mod port;
 mod questions;
+pub(super) mod record;
 pub(crate) mod status;
 pub(crate) mod why;
 
@@ -31,8 +32,8 @@ use crate::limits::{MANIFEST_BYTES, STATUS_BYTES};
 use crate::manifest;
 use crate::serve::BUSY;
 use crate::wire::{
-    ClientFrame, GetManifestRequest, InspectRequest, Page, ProbeRequest, ServerFrame, WhyReply,
-    WhyRequest,
+    ClientFrame, GetManifestRequest, InspectRequest, Page, ProbeRequest, RecordReply, ServerFrame,
+    WhyReply, WhyRequest,
 };
 
 /// The pause before a busy server is asked again: doubles with each time, up to the longest.
@@ -147,6 +148,12 @@ impl ServerConnection {
     pub(crate) async fn status(&self) -> Result<crate::wire::StatusReply, Error> {
         let reply = patiently(|| self.current().1.status()).await;
         self.reply(reply).await
+    }
+
+    /// Has the server write down its last minutes; where, and how many events.
+    pub(crate) async fn record(&self) -> Result<RecordReply, Error> {
+        let reply = patiently(|| self.current().1.record()).await;
+        reply.map_err(|status| self.unreachable(&status))
     }
 
     /// Why a replica waits.

@@ -11,7 +11,8 @@ use weightcast_protocol::ContentDigest;
 
 use crate::wire::{
     ClientFrame, DialBackReply, DialBackRequest, GetManifestRequest, InspectRequest, ManifestPage,
-    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, ServerFrame, WhyRequest,
+    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, RecordReply, ServerFrame,
+    WhyRequest,
 };
 
 /// Replies that come one by one.
@@ -31,6 +32,8 @@ pub(crate) trait ControlPort: Send + Sync {
     fn get_manifest(&self, request: GetManifestRequest) -> Requested<Incoming<ManifestPage>>;
     /// What the server knows.
     fn status(&self) -> Requested<Incoming<Page>>;
+    /// Has the server write down its last minutes.
+    fn record(&self) -> Requested<RecordReply>;
     /// Why a replica waits.
     fn why(&self, request: WhyRequest) -> Requested<Incoming<Page>>;
     /// What the server knows of one replica.

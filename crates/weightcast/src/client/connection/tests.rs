@@ -8,7 +8,7 @@ use weightcast_protocol::{Mac, Term};
 
 use super::*;
 use crate::client::connection::port::Requested;
-use crate::wire::{ManifestPage, ProbeReply, StatusReply};
+use crate::wire::{ManifestPage, ProbeReply, RecordReply, StatusReply};
 
 /// The pages of a reply, each with the size that it names.
 type SaidPages = Vec<Result<(u64, Vec<u8>), Status>>;
@@ -78,6 +78,10 @@ impl ControlPort for FakePort {
 
     fn status(&self) -> Requested<Incoming<Page>> {
         self.next(|size, data| Page { size, data: data.into() })
+    }
+
+    fn record(&self) -> Requested<RecordReply> {
+        Box::pin(pending())
     }
 
     fn why(&self, _: WhyRequest) -> Requested<Incoming<Page>> {

@@ -12,6 +12,10 @@ impl Control {
         let arrived = self.memory.take_arrived(result.is_ok());
         // The span ends with the call.
         self.memory.call_span = Span::none();
+        if let Err(error) = &result {
+            // Before the caller hears of it, who may look for the file.
+            self.session.call_failed(error);
+        }
         let Some(pending) = self.pending.remove(&seq) else { return };
         let result = match result {
             Ok(answer) => Ok((answer, arrived.map(|a| a.transfer).unwrap_or_default())),

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tracing::Span;
 use tracing::field::display;
 use weightcast_protocol::message::ServerMessage;
+use weightcast_protocol::recording::RecordingCause;
 use weightcast_protocol::session::{Session, SessionState};
 use weightcast_protocol::{CallError, OpSeq, Time};
 
@@ -24,10 +25,11 @@ use crate::client::aside::offload::Offloader;
 use crate::client::aside::seed::Seeder;
 use crate::client::handle_state::{HandleState, SessionView};
 use crate::clock::Clock;
+use crate::recordings::FlightRecorder;
 
 /// The control thread's state.
 pub(crate) struct Control {
-    pub(crate) session: Session,
+    pub(crate) session: FlightRecorder<Session>,
     pub(crate) clock: Clock,
     pub(crate) connection: ServerConnection,
     pub(crate) shared: Arc<HandleState>,
@@ -47,7 +49,7 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(
-        session: Session,
+        session: FlightRecorder<Session>,
         clock: Clock,
         connection: ServerConnection,
         shared: Arc<HandleState>,
@@ -181,6 +183,9 @@ impl Control {
                 let _ = reply.send(self.session.error().cloned());
             }
             Event::AwaitEnd { reply } => self.awaiting_end.push(reply),
+            Event::Record { reply } => {
+                let _ = reply.send(self.session.write(RecordingCause::Asked));
+            }
             Event::Installed { seq, attempt, installed } => {
                 self.memory.installed(installed);
                 self.session.handle_installed(now, seq, attempt);

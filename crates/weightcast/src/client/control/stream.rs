@@ -85,7 +85,7 @@ impl Control {
                 self.shared.set_trouble(Some(unreachable.clone()));
                 if status.code() == Code::Unauthenticated {
                     // Trying again cannot help.
-                    self.session.handle_refused(unreachable);
+                    self.session.handle_refused(now, unreachable);
                 } else {
                     self.session.handle_disconnected(now);
                 }

@@ -37,6 +37,7 @@ use crate::client::reading::staging;
 use crate::clock::span;
 use crate::config::Replica;
 use crate::error::Error;
+use crate::recordings::WrittenRecording;
 
 /// How often a waiting call asks whether it was interrupted.
 const INTERRUPT: Duration = Duration::from_millis(100);
@@ -284,6 +285,17 @@ impl ShardHandle {
                 detail: String::new(),
             })),
         }
+    }
+
+    /// Writes the last minutes of this handle's session, without weights and secrets, into a file on this host that only
+    /// this user can read, for `weightcast replay`.
+    ///
+    /// # Errors
+    /// The file cannot be written, or nothing has happened yet.
+    pub fn record(&self) -> Result<WrittenRecording, Error> {
+        let (reply, answer) = reply::channel();
+        self.send(Event::Record { reply })?;
+        self.receive(&answer, None)?.ok_or_else(|| Error::misuse("the handle is closed"))?
     }
 
     /// Waits until the session is over: closed at the server's request, or failed.

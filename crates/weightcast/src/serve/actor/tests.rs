@@ -1,6 +1,7 @@
 //! Which clients are cut off, which are heard, and when a server stops.
 
 use tokio_stream::StreamExt;
+use weightcast_protocol::limits::SERVER_REEL;
 use weightcast_protocol::message::{EpochPolicy, Location, Open, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{PROTOCOL, SessionId};
@@ -9,6 +10,7 @@ use super::super::admission::{Admission, AdmittedPlace};
 use super::super::outbox::{Frames, outbox};
 use super::super::queue::ClientOrigin;
 use super::*;
+use crate::recordings::RecordingFiles;
 use crate::wire::server_frame::Body;
 
 /// A client's stream: the server's end, and what is seen from outside.
@@ -64,12 +66,16 @@ fn open() -> ClientMessage {
     })
 }
 
+fn machine(config: ServerConfig) -> FlightRecorder<Server> {
+    FlightRecorder::new(Server::new(config), SERVER_REEL, RecordingFiles::default())
+}
+
 #[tokio::test]
 async fn a_server_that_stood_still_hears_its_clients_before_it_ends_their_leases() {
     let lease = Duration::from_secs(1);
     let config = ServerConfig { lease: crate::clock::span(lease), ..ServerConfig::default() };
     let (inputs, queue) = mpsc::channel(QUEUE);
-    tokio::spawn(run(Server::new(config), queue, None, None));
+    tokio::spawn(run(machine(config), queue, None, None));
     let admission = Admission::new();
     let (line, (_place, _cut_off, mut frames)) = line(&admission);
     let client = ConnectionId(1);
@@ -91,7 +97,7 @@ async fn a_server_ends_when_nobody_was_connected_for_so_long() {
     let (second, idle) = (Duration::from_secs(1), Duration::from_secs(10));
     let (inputs, queue) = mpsc::channel(QUEUE);
     let config = ServerConfig::default();
-    let server = tokio::spawn(run(Server::new(config), queue, Some(idle), None));
+    let server = tokio::spawn(run(machine(config), queue, Some(idle), None));
     let admission = Admission::new();
     let client = ConnectionId(1);
     for connected in [idle - second, 5 * idle] {
@@ -132,10 +138,10 @@ fn what_waits_in_a_stream_that_is_over_counts_as_well() {
 }
 
 /// A machine with one session, whose stream is open, and the machine's messages to it.
-fn with_session() -> (Server, Streams, ConnectionId, (AdmittedPlace, oneshot::Receiver<()>, Frames))
-{
+fn with_session()
+-> (FlightRecorder<Server>, Streams, ConnectionId, (AdmittedPlace, oneshot::Receiver<()>, Frames)) {
     let (admission, clock) = (Admission::new(), Clock::start());
-    let mut machine = Server::new(ServerConfig::default());
+    let mut machine = machine(ServerConfig::default());
     let mut streams = Streams::new(usize::MAX);
     let client = ConnectionId(1);
     let (line, outside) = line(&admission);
@@ -173,8 +179,7 @@ fn the_machine_hears_of_whoever_is_cut_off() {
 /// Messages of a stream that is over may still be in the queue.
 #[test]
 fn nothing_is_heard_of_a_stream_that_is_over() {
-    let (mut machine, mut streams) =
-        (Server::new(ServerConfig::default()), Streams::new(usize::MAX));
+    let (mut machine, mut streams) = (machine(ServerConfig::default()), Streams::new(usize::MAX));
     let client = ConnectionId(1);
     let said = ActorInput::Message(client, Box::new(open()));
     handle(&mut machine, &mut streams, &Clock::start(), said);
@@ -198,4 +203,33 @@ fn a_stream_that_is_over_is_kept_until_all_is_taken() {
     // The last one is looked at when another ends.
     let kept: Vec<_> = streams.ending.keys().map(|id| id.0).collect();
     assert_eq!(kept, [1, 3, 4]);
+}
+
+/// Whatever made it give up: here a file that says so, as a broken invariant would.
+#[tokio::test]
+async fn a_server_that_gives_up_leaves_what_led_to_that() {
+    let directory = std::env::temp_dir()
+        .join(format!("wc-gives-up-{}", crate::auth::new_token().unwrap().expose().escape_ascii()));
+    std::fs::create_dir(&directory).unwrap();
+    let files = RecordingFiles::within(Some(&directory)).unwrap();
+    let server = Server::new(ServerConfig::default());
+    let recorder = FlightRecorder::new(server, SERVER_REEL, files);
+    let (inputs, queue) = mpsc::channel(QUEUE);
+    let gives_up_at = directory.join("now");
+    let server = tokio::spawn(run(recorder, queue, None, Some(gives_up_at.clone())));
+    let admission = Admission::new();
+    let (line, (_place, _cut_off, mut frames)) = line(&admission);
+    let client = ConnectionId(1);
+    inputs.send(ActorInput::Connected(client, line)).await.unwrap();
+    inputs.send(ActorInput::Message(client, Box::new(open()))).await.unwrap();
+    told(&mut frames).await;
+    std::fs::write(&gives_up_at, "").unwrap();
+    inputs.send(ActorInput::Disconnected(client)).await.unwrap();
+    assert!(server.await.unwrap_err().is_panic());
+    let left = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let left: Vec<_> = left.filter(|path| *path != gives_up_at).collect();
+    let [path] = &left[..] else { panic!("{left:?}") };
+    let recording = Recording::decode(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!((recording.head.cause, recording.head.events), (RecordingCause::Panic, 1));
+    std::fs::remove_dir_all(directory).unwrap();
 }

@@ -5,11 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use weightcast_protocol::limits::SERVER_REEL;
 use weightcast_protocol::server::{Server, ServerConfig};
 
 use super::*;
 use crate::limits::{SCRAPERS, STRANGER_DEADLINE};
 use crate::metrics::exposition::tests::read;
+use crate::recordings::{FlightRecorder, RecordingFiles};
 use crate::serve::actor;
 
 const TOKEN: &str = "a token of thirty-two characters";
@@ -76,6 +78,7 @@ impl Scraped {
             runtime.block_on(async {
                 let (inputs, queue) = mpsc::channel(actor::QUEUE);
                 let machine = Server::new(ServerConfig::default());
+                let machine = FlightRecorder::new(machine, SERVER_REEL, RecordingFiles::default());
                 tokio::spawn(actor::run(machine, queue, None, None));
                 tokio::select! {
                     () = port.serve(inputs) => {}

@@ -7,7 +7,8 @@ use super::*;
 
 fn served_by(inputs: mpsc::Sender<ActorInput>) -> Service {
     let (transfers, dials) = (Transfers::new(), DialBack::new());
-    Service { inputs, connections: Arc::default(), transfers, dials }
+    let recordings = RecordingFiles::default();
+    Service { inputs, connections: Arc::default(), transfers, dials, recordings }
 }
 
 /// Stores a manifest, to which the actor gives this answer.

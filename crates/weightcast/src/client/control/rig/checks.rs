@@ -1,6 +1,7 @@
 //! What must hold after each event: the memory is what the session says, and served is what it says.
 
 use weightcast_protocol::Version;
+use weightcast_protocol::session::Session;
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,8 @@ impl RigClient {
     /// Panics if anything is not as the session says.
     pub(super) fn check(&self, said: &str) {
         let name = &self.name;
-        let (session, memory) = (&self.control.session, &self.control.memory);
+        let session: &Session = &self.control.session;
+        let memory = &self.control.memory;
         let view = *self.control.shared.view.lock().expect("no panic while held");
         assert_eq!(view.held, session.version(), "{name} after {said}: getters");
         assert_eq!(view.generation, session.generation(), "{name} after {said}: getters");

@@ -19,7 +19,7 @@ use crate::convert::{
 };
 use crate::wire::{
     ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
-    ServerFrame, WhyRequest,
+    RecordReply, ServerFrame, WhyRequest,
 };
 
 /// The servers, and what leads to them.
@@ -247,6 +247,10 @@ impl ControlPort for VirtualPort {
 
     fn status(&self) -> Requested<Incoming<Page>> {
         self.answer(|_, _| Err(Status::unimplemented("nobody asks here")))
+    }
+
+    fn record(&self) -> Requested<RecordReply> {
+        Box::pin(ready(Err(Status::unimplemented("no test asks for it"))))
     }
 
     fn why(&self, _: WhyRequest) -> Requested<Incoming<Page>> {

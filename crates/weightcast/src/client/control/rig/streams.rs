@@ -2,7 +2,7 @@
 
 use tonic::Status;
 use weightcast_protocol::message::{Answer, Call, Role, ServerMessage};
-use weightcast_protocol::session::SessionState;
+use weightcast_protocol::session::{Session, SessionState};
 use weightcast_protocol::{CallError, Condition, Selector, Span};
 use weightcast_transport::Way;
 
@@ -22,8 +22,8 @@ fn stream(world: &RigWorld, worker: usize) -> Option<u64> {
 /// All that a client is: what the machine knows, and what the runtime holds for it.
 fn state(world: &RigWorld, worker: usize) -> String {
     let control = &world.workers[worker].control;
-    let trouble = control.shared.trouble();
-    format!("{:?} {:?} {trouble:?}", control.session, stream(world, worker))
+    let (session, trouble): (&Session, _) = (&control.session, control.shared.trouble());
+    format!("{session:?} {:?} {trouble:?}", stream(world, worker))
 }
 
 /// The streams that open are kept back until the third one has been asked for.

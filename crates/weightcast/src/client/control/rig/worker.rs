@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use weightcast_plan::{DType, Layout, LayoutBuilder, Part};
+use weightcast_protocol::limits::SESSION_REEL;
 use weightcast_protocol::message::{Answer, Call, Open};
 use weightcast_protocol::session::{Session, SessionConfig};
 use weightcast_protocol::{PROTOCOL, Selector, SessionId, Span, Time};
@@ -32,6 +33,7 @@ use crate::clock::Clock;
 use crate::config::{Options, Replica, Role};
 use crate::manifest;
 use crate::metrics::process::HandleFigures;
+use crate::recordings::{FlightRecorder, RecordingFiles};
 
 /// No test takes that long.
 const FAR: Duration = Duration::from_secs(3_600);
@@ -211,6 +213,7 @@ impl RigClient {
             open: seconds.way_for(index),
         };
         let session = Session::new(config, lock(net).now);
+        let session = FlightRecorder::new(session, SESSION_REEL, RecordingFiles::default());
         let seeder = Seeder::new(owner.clone(), events.clone());
         let offloader = Offloader::new(owner, events.clone());
         // Deadlines of reads are real: none passes while a test runs.

@@ -358,6 +358,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Event::OffloadOver { .. } => "offload over",
         Event::SeedFailed { .. } => "seed failed",
         Event::AwaitEnd { .. } => "await end",
+        Event::Record { .. } => "record",
         Event::ReadDone { .. } => "read done",
         Event::Installed { .. } => "installed",
     }
