@@ -18,7 +18,7 @@ mod trace;
 
 use clap::{Parser, Subcommand};
 
-use job::{doctor, serve, status, verify, why};
+use job::{doctor, record, serve, status, verify, why};
 use plan::layout;
 use sim::replay;
 
@@ -52,6 +52,8 @@ enum Command {
     Top(top::Top),
     /// Say why a replica's call waits: for what, who holds it up, what ends the wait.
     Why(why::WhyOf),
+    /// Have a server write down its last minutes, for `replay`
+    Record(record::RecordOf),
     /// Compare what live replicas of any layouts hold, without moving it; says where it differs
     Verify(verify::Verify),
     /// Examine this host and job: what works, what does not, and what to do about it
@@ -72,7 +74,8 @@ enum Command {
     },
     /// Play random clusters against the real protocol, with every fault there is, and check it
     Sim(sim::Sim),
-    /// Tell the story of one simulated cluster
+    /// Tell the story of one simulated cluster, or of what `record`, a failed call or a panic has left
+    #[command(after_help = replay::STATUS)]
     Replay(replay::Replay),
     /// Draw what a bench, the demo or a scenario measured: JSON to SVG
     Plot(plot::Plot),
@@ -109,6 +112,7 @@ pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
         Command::Status(status) => status::run(status),
         Command::Top(top) => top::run(top),
         Command::Why(why) => why::run(why),
+        Command::Record(record) => record::run(record),
         Command::Verify(verify) => return verify::run(verify),
         Command::Doctor(doctor) => return doctor::run(doctor, program),
         Command::DoctorReader => doctor::reader(),
@@ -116,7 +120,7 @@ pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
         Command::Plan(plan) => plan::run(&plan),
         Command::Bench { arguments } => programs::bench(&arguments),
         Command::Sim(sim) => sim::run(&sim),
-        Command::Replay(replay) => replay::run(&replay),
+        Command::Replay(replay) => return replay::run(&replay),
         Command::Plot(plot) => plot::run(&plot),
         Command::Trace(trace) => trace::run(&trace),
         Command::Demo { arguments } => programs::demo(&arguments),

@@ -3,6 +3,7 @@
 pub(crate) mod asked;
 pub(crate) mod doctor;
 pub(crate) mod open_files;
+pub(crate) mod record;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod verify;
