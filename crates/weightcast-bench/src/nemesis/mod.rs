@@ -39,6 +39,9 @@ pub(crate) struct NemesisOf {
     /// Without emulated hosts: no root needed, no links to cut
     #[arg(long)]
     loopback: bool,
+    /// The server checks itself after every event, and leaves a recording here if it gives up
+    #[arg(long, value_name = "DIR")]
+    record_dir: Option<String>,
 }
 
 /// The report of a run.
@@ -94,7 +97,10 @@ impl Rig {
     fn start(arguments: &NemesisOf) -> Result<Self> {
         let shards = u32::from(arguments.shards);
         let bytes = arguments.size << 20;
-        let serve = ["--lease", LEASE, "--drain-deadline", DRAIN];
+        let mut serve = vec!["--lease", LEASE, "--drain-deadline", DRAIN];
+        if let Some(directory) = &arguments.record_dir {
+            serve.extend(["--paranoid", "--record-dir", directory]);
+        }
         let cluster = if arguments.loopback {
             EmulatedCluster::on_loopback(shards, bytes, &serve)?
         } else {
