@@ -12,11 +12,11 @@ export OMP_NUM_THREADS ?= 1
 RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := frame handshake client_message server_message inspect_reply manifest plan stored_plan server session
+FUZZ_TARGETS := frame handshake client_message server_message inspect_reply manifest plan stored_plan recording server session
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-sglang test-metrics sim pin fingerprints scenarios model verify audit fix bench nemesis attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-sglang test-metrics sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -97,6 +97,9 @@ model: ## Explore every order of events of small clusters, some minutes
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
 	cargo test --locked --release -p weightcast-bench --test nemesis -- --ignored --nocapture
+
+recorded: ## Record a planted bug under the nemesis, and replay it ten times (needs root, minutes)
+	.ci/recorded
 
 # Real processes of the debug build, whose arithmetic is checked. `--only NAME`, `--json`: see --help.
 attacks: ## Attack real processes with a client's token over loopback, some minutes

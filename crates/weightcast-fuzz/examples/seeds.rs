@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use weightcast::fuzzing::{client_frame, inspection, manifest_of, server_frame};
 use weightcast_fuzz::{InputStep, encode, stored_plan_seed};
 use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
+use weightcast_protocol::limits::{SERVER_REEL, SESSION_REEL};
 use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
+use weightcast_protocol::recording::{RecordedMachine, RecordingCause};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
@@ -31,6 +33,9 @@ fn main() -> std::io::Result<()> {
     write("plan", &(0..240_u8).map(|n| n.wrapping_mul(37) % 9).collect::<Vec<_>>())?;
     write("stored_plan", &stored_plan_seed())?;
     let talk = Conversation::held();
+    for recording in talk.recordings() {
+        write("recording", &recording)?;
+    }
     write("server", &encode(&talk.to_server))?;
     write("session", &encode(&talk.to_rollout))?;
     for (target, steps) in
@@ -61,8 +66,8 @@ fn layout() -> Layout {
 /// A trainer publishes, a rollout replicates; the trainer takes it back and publishes the next, which
 /// the rollout reads beside the first and puts in place.
 struct Conversation {
-    server: Server,
-    sessions: Vec<Session>,
+    server: RecordedMachine<Server>,
+    sessions: Vec<RecordedMachine<Session>>,
     to_server: Vec<InputStep>,
     to_rollout: Vec<InputStep>,
     /// What was told of replicas while they were there, and of one that never was.
@@ -75,15 +80,17 @@ impl Conversation {
     fn held() -> Self {
         let roles = [Role::Trainer, Role::Rollout];
         let session = |(index, role)| {
-            Session::new(SessionConfig::new(open(index as u8, role), "server"), NOW)
+            let config = SessionConfig::new(open(index as u8, role), "server");
+            RecordedMachine::new(Session::new(config, NOW), SESSION_REEL)
         };
         let mut talk = Self {
-            server: Server::new(ServerConfig::default()),
+            server: RecordedMachine::new(Server::new(ServerConfig::default()), SERVER_REEL),
             sessions: roles.into_iter().enumerate().map(session).collect(),
             to_server: Vec::new(),
             to_rollout: vec![InputStep::Other(0, 0)],
             inspected: Vec::new(),
         };
+        talk.settle();
         for index in 0..2 {
             talk.sessions[index].handle_connected(NOW);
             talk.settle();
@@ -103,6 +110,16 @@ impl Conversation {
         talk.call(1, 128, Call::Update { selector, allow_rollback: false, staged: true });
         talk.call(1, 6, Call::List);
         talk
+    }
+
+    /// Of the server and of the rollout, without what the target adds.
+    fn recordings(&self) -> [Vec<u8>; 2] {
+        let server = self.server.recording(RecordingCause::Asked, 0);
+        let rollout = self.sessions[1].recording(RecordingCause::Asked, 0);
+        [server, rollout].map(|recording| {
+            let bytes = recording.expect("something has happened").encode();
+            bytes["weightcast recording 1\n".len()..bytes.len() - 16].to_vec()
+        })
     }
 
     /// `which` is the call's number in the fuzzed session.
@@ -138,7 +155,7 @@ impl Conversation {
         match output {
             Output::Send(message) => {
                 self.to_server.push(InputStep::Frame(index as u8, client_frame(message.clone())));
-                self.server.handle(NOW, ConnectionId(index as u64), message);
+                self.server.handle(NOW, ConnectionId(index as u64), Box::new(message));
             }
             Output::Seal(generation) => self.sessions[index].handle_sealed(NOW, generation, sums),
             Output::Read { seq, attempt, .. } => {

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod layouts;
+mod recordings;
 mod server;
 mod session;
 mod steps;
 
 pub use layouts::{plan, stored_plan, stored_plan_seed};
+pub use recordings::recording;
 pub use server::server;
 pub use session::session;
 pub use steps::{InputStep, encode};
@@ -20,7 +22,7 @@ pub use weightcast_transport::fuzzing::{frame, handshake};
 pub type FuzzTarget = fn(&[u8]);
 
 /// Everything that is fuzzed, by the name of its corpus.
-pub const TARGETS: [(&str, FuzzTarget); 10] = [
+pub const TARGETS: [(&str, FuzzTarget); 11] = [
     ("frame", frame),
     ("handshake", handshake),
     ("client_message", client_message),
@@ -29,6 +31,7 @@ pub const TARGETS: [(&str, FuzzTarget); 10] = [
     ("manifest", manifest),
     ("plan", plan),
     ("stored_plan", stored_plan),
+    ("recording", recording),
     ("server", server),
     ("session", session),
 ];
