@@ -15,6 +15,9 @@ use crate::private::{make_private, own_directory};
 /// Within this user's directory. No job has that name: theirs don't start with a dot.
 const OWN: &str = ".recordings";
 const ENDING: &str = ".recording";
+const DRAFT: &str = ".draft";
+/// A draft is written within seconds.
+const DRAFT_AGE: Duration = Duration::from_secs(3_600);
 
 /// The directory of recordings; nothing is made before one is written.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +54,7 @@ impl RecordingFiles {
         let name = name(&kind)?;
         let path = directory.join(format!("{name}{ENDING}"));
         let failed = |e| Error::io(format!("write the recording {}", path.display()), e);
-        let draft = directory.join(format!(".{name}.draft"));
+        let draft = directory.join(format!(".{name}{DRAFT}"));
         let written = write_new(&draft, &recording.encode());
         let placed = written.and_then(|()| fs::rename(&draft, &path));
         if placed.is_err() {
@@ -98,18 +101,33 @@ fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)
 }
 
+/// Files of a directory whose names begin and end like this, with their sizes in bytes.
+fn files_of(directory: &Path, beginning: &str, ending: &str) -> Vec<(String, u64)> {
+    let listed = fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = listed.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let wanted = name.starts_with(beginning) && name.ends_with(ending);
+        wanted.then_some((name, entry.metadata().ok()?.len()))
+    });
+    named.collect()
+}
+
+/// Removes drafts that nobody goes on with: their writers were killed, perhaps on other hosts.
+fn remove_old_drafts(directory: &Path, kind: &str) {
+    for (name, _) in files_of(directory, &format!(".{kind}"), DRAFT) {
+        let path = directory.join(name);
+        let changed = fs::metadata(&path).and_then(|file| file.modified()).ok();
+        if changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > DRAFT_AGE) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 /// Removes the oldest of a kind while there are too many, or they are too large. The newest stays. What cannot be removed
 /// is nobody's problem now.
 fn make_room(directory: &Path, kind: &str) {
-    let Ok(listed) = fs::read_dir(directory) else { return };
-    let mut found: Vec<(String, u64)> = listed
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let ours = name.starts_with(kind) && name.ends_with(ENDING);
-            ours.then_some((name, entry.metadata().ok()?.len()))
-        })
-        .collect();
+    remove_old_drafts(directory, kind);
+    let mut found = files_of(directory, kind, ENDING);
     found.sort_unstable();
     let mut bytes = 0;
     for (place, (name, size)) in found.iter().rev().enumerate() {

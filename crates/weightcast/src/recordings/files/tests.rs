@@ -100,6 +100,23 @@ fn together_they_have_so_many_bytes_and_the_newest_stays_whatever_it_has() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A writer that was killed leaves its draft; one that writes now is left alone.
+#[test]
+fn drafts_go_an_hour_later() {
+    let directory = fresh();
+    fs::create_dir_all(&directory).unwrap();
+    let draft = |name: &str, age: Duration| {
+        let file = fs::File::create(directory.join(name)).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+    };
+    draft(".server-asked-1.draft", DRAFT_AGE + Duration::from_secs(60));
+    draft(".server-asked-2.draft", DRAFT_AGE - Duration::from_secs(60));
+    draft(".mine.draft", 2 * DRAFT_AGE);
+    make_room(&directory, "server-asked-");
+    assert_eq!(names(&directory), [".mine.draft", ".server-asked-2.draft"]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn a_directory_that_cannot_be_made_is_named() {
     let file = fresh();
