@@ -372,6 +372,7 @@ def serve(
     index: int,
     metrics: str | None,
     trace: str | PathLike[str] | None,
+    record_dir: str | PathLike[str] | None,
 ) -> Server: ...
 def status(
     server: str | None = None, token_file: str | PathLike[str] | None = None, job: str | None = None

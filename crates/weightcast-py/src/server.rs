@@ -55,7 +55,8 @@ impl PyServer {
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
 #[pyo3(signature = (
-    address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index, metrics, trace
+    address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index, metrics, trace,
+    record_dir
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn serve(
@@ -70,6 +71,7 @@ pub(crate) fn serve(
     index: u32,
     metrics: Option<String>,
     trace: Option<PathBuf>,
+    record_dir: Option<PathBuf>,
 ) -> PyResult<PyServer> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
     let given = token_file.clone();
@@ -86,6 +88,7 @@ pub(crate) fn serve(
             index,
             metrics,
             trace,
+            record_dir,
             ..ServeConfig::default()
         })
     });
