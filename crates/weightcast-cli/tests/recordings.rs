@@ -74,6 +74,26 @@ fn the_story_of_a_recording_is_told_and_its_status_is_that_of_its_end() {
         assert!(steps.clone().all(|line| (3..=5).contains(&line["step"].as_u64().unwrap())));
         assert!(steps.count() > 0);
         assert_eq!(weightcast(&["replay", &file, "--harsh"]).status.code(), Some(2));
+        let plotted = weightcast(&["plot", &file, "--output", "-"]);
+        match kind {
+            MachineKind::Server => {
+                let svg = text(&plotted.stdout);
+                for title in
+                    ["Who held which version when", "Replica furthest behind", "Replicas that read"]
+                {
+                    assert!(svg.contains(title), "{title} is not in {svg}");
+                }
+                assert!(svg.contains(&format!("{events} events in ")), "{svg}");
+            }
+            MachineKind::Session => {
+                assert_eq!(plotted.status.code(), Some(1), "{plotted:?}");
+                let said = text(&plotted.stderr);
+                assert!(
+                    said.contains("recording of a session: `weightcast replay` tells"),
+                    "{said}"
+                );
+            }
+        }
     }
 }
 

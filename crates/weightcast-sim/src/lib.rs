@@ -40,7 +40,7 @@ mod world;
 pub use campaign::pinned::Pinned;
 pub use campaign::{CampaignSummary, Catch, campaign, hunt};
 pub use recorded::{RECORDED, Recorded};
-pub use report::retelling::{Retelling, RetoldEnd, retell};
+pub use report::retelling::{Retelling, RetoldEnd, retell, watch};
 pub use report::story::{Story, StoryEvent};
 pub use report::{InvariantViolation, Report};
 pub use settings::fault_kinds::{FaultCounts, FaultKind};

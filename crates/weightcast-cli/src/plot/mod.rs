@@ -1,4 +1,5 @@
-//! `weightcast plot`: turns the JSON of a bench, of the demo or of a scenario into an SVG picture.
+//! `weightcast plot`: turns the JSON of a bench, of the demo or of a scenario, or a server's recording, into an SVG
+//! picture.
 //!
 //! `kinds` tells what a file is; `reading` has what lies in it, `picture` what is shown of that, as data, `svg` draws
 //! it. All of that is pure: this file alone reads and writes.
@@ -13,18 +14,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
+use weightcast_protocol::limits::RECORDING_BYTES;
+use weightcast_protocol::recording::{MachineKind, Recording, RecordingError};
 
 use crate::output::print;
 
-/// Largest file that is read: the largest scenario there is has a few MiB.
-const MOST_BYTES: u64 = 64 << 20;
+/// Largest JSON that is read: the largest scenario there is has a few MiB.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Arguments of `plot`.
 #[derive(Args)]
 pub(crate) struct Plot {
-    /// JSON of the demo, of a bench, or of `sim --scenario`; its content says which
+    /// JSON of the demo, of a bench, or of `sim --scenario`, or a server's recording; its content says which
     file: PathBuf,
     /// Where the picture goes, `-` for standard output; beside FILE, with the ending .svg, by default
     #[arg(long, value_name = "FILE.svg")]
@@ -43,8 +46,8 @@ pub(crate) fn run(arguments: &Plot) -> anyhow::Result<()> {
     let output = arguments.output.clone().unwrap_or_else(|| file.with_extension("svg"));
     let same = matches!((output.canonicalize(), file.canonicalize()), (Ok(a), Ok(b)) if a == b);
     ensure!(!same, "{} would be written over: choose another --output", file.display());
-    let text = read(file)?;
-    let svg = svg_of(&text).with_context(|| file.display().to_string())?;
+    let svg = read(file).and_then(|bytes| drawn(&bytes));
+    let svg = svg.with_context(|| format!("cannot draw {}", file.display()))?;
     if output == Path::new("-") {
         return print(&svg);
     }
@@ -52,17 +55,32 @@ pub(crate) fn run(arguments: &Plot) -> anyhow::Result<()> {
     print(&format!("picture: {}\n", output.display()))
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
-    let cannot = || format!("cannot read {}", file.display());
-    let mut text = String::new();
-    let opened = File::open(file).with_context(cannot)?;
-    opened.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(cannot)?;
-    if text.len() as u64 > MOST_BYTES {
-        bail!(
-            "{} is larger than {} MiB: no file that is drawn is",
-            file.display(),
-            MOST_BYTES >> 20
-        );
+/// No more than any file that is drawn has.
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(RECORDING_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn drawn(bytes: &[u8]) -> anyhow::Result<String> {
+    match Recording::decode(bytes) {
+        Err(RecordingError::Foreign) => {}
+        recording => return recorded(&recording?),
     }
-    Ok(text)
+    ensure!(
+        bytes.len() <= MOST_BYTES,
+        "larger than {} MiB: no file that is drawn is",
+        MOST_BYTES >> 20
+    );
+    svg_of(std::str::from_utf8(bytes).context("no recording, and not UTF-8")?)
+}
+
+fn recorded(recording: &Recording) -> anyhow::Result<String> {
+    ensure!(
+        recording.head.kind == MachineKind::Server,
+        "recording of a session: `weightcast replay` tells its story; only a server's has a picture"
+    );
+    let job = reading::recording::read(recording)?;
+    ensure!(!job.behind.is_empty(), "the recorded server knew no model: there is nothing to draw");
+    Ok(svg::draw(&picture::recording::picture(&job)))
 }

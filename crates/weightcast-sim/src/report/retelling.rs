@@ -62,15 +62,29 @@ impl fmt::Display for RetoldEnd {
 /// The recording cannot be read by this build.
 pub fn retell(recording: &Recording) -> Result<(Vec<StoryEvent>, RetoldEnd), RecordingError> {
     match recording.head.kind {
-        MachineKind::Server => Telling::<Server>::of(recording),
-        MachineKind::Session => Telling::<Session>::of(recording),
+        MachineKind::Server => Telling::<Server>::of(recording, &mut |_, _| {}),
+        MachineKind::Session => Telling::<Session>::of(recording, &mut |_, _| {}),
     }
+}
+
+/// The same for a recording of a server, which is shown after each event of which there is something to tell.
+///
+/// # Errors
+/// The recording cannot be read by this build, or is of a session.
+pub fn watch(
+    recording: &Recording,
+    mut shown: impl FnMut(Time, &Server),
+) -> Result<RetoldEnd, RecordingError> {
+    Ok(Telling::<Server>::of(recording, &mut shown)?.1)
 }
 
 /// A recording that is being told.
 struct Telling<'a, M: Narrated> {
     playback: Playback<'a, M>,
     narrator: M::Narrator,
+    watch: &'a mut dyn FnMut(Time, &M),
+    /// The lines that there were when the machine was shown.
+    shown: usize,
     /// The recorded machine's process gave up.
     fails: bool,
     lines: Vec<StoryEvent>,
@@ -79,11 +93,20 @@ struct Telling<'a, M: Narrated> {
 }
 
 impl<'a, M: Narrated> Telling<'a, M> {
-    fn of(recording: &'a Recording) -> Result<(Vec<StoryEvent>, RetoldEnd), RecordingError> {
-        let playback = recording.play::<M>()?;
-        let (narrator, lines) = (M::Narrator::default(), Vec::new());
-        let fails = recording.head.cause == RecordingCause::Panic;
-        let mut telling = Self { playback, narrator, fails, lines, event: 0, at: Time(0) };
+    fn of(
+        recording: &'a Recording,
+        watch: &'a mut dyn FnMut(Time, &M),
+    ) -> Result<(Vec<StoryEvent>, RetoldEnd), RecordingError> {
+        let mut telling = Self {
+            playback: recording.play::<M>()?,
+            narrator: M::Narrator::default(),
+            watch,
+            shown: 0,
+            fails: recording.head.cause == RecordingCause::Panic,
+            lines: Vec::new(),
+            event: 0,
+            at: Time(0),
+        };
         let end = telling.run()?;
         Ok((telling.lines, end))
     }
@@ -134,6 +157,10 @@ impl<'a, M: Narrated> Telling<'a, M> {
         for output in &outputs {
             let told = M::says(self.playback.machine(), &mut self.narrator, output);
             self.tell(told);
+        }
+        if self.lines.len() > self.shown {
+            self.shown = self.lines.len();
+            (self.watch)(self.at, self.playback.machine());
         }
         self.playback.machine().check()
     }
