@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 
 #[cfg(test)]
-use self::reading::Recording;
+use self::reading::TraceContent;
 use crate::output::print;
 
 /// Largest file that is read: some ten million spans.
@@ -40,19 +40,19 @@ pub(crate) struct Trace {
 }
 
 pub(crate) fn run(arguments: &Trace) -> anyhow::Result<()> {
-    let mut recordings = Vec::new();
+    let mut contents = Vec::new();
     for file in &arguments.files {
-        let recording = reading::read(&text_of(file)?);
-        recordings.push(recording.with_context(|| file.display().to_string())?);
+        let content = reading::read(&text_of(file)?);
+        contents.push(content.with_context(|| file.display().to_string())?);
     }
     if let Some(output) = &arguments.output {
         let written = |file: &PathBuf| matches!((output.canonicalize(), file.canonicalize()), (Ok(a), Ok(b)) if a == b);
         let over = arguments.files.iter().any(written);
         ensure!(!over, "{} would be written over: choose another --output", output.display());
-        std::fs::write(output, joined::text(&recordings))
+        std::fs::write(output, joined::text(&contents))
             .with_context(|| format!("cannot write {}", output.display()))?;
     }
-    let summary = summary::of(&recordings, arguments.calls);
+    let summary = summary::of(&contents, arguments.calls);
     match arguments.json {
         true => print(&(serde_json::to_string_pretty(&summary)? + "\n")),
         false => print(&summary.to_string()),
@@ -70,7 +70,7 @@ fn text_of(file: &Path) -> anyhow::Result<String> {
 }
 
 #[cfg(test)]
-fn recording(lines: &[serde_json::Value]) -> Recording {
+fn content(lines: &[serde_json::Value]) -> TraceContent {
     let text: String = lines.iter().map(|line| format!("{line},\n")).collect();
     reading::read(&format!("[\n{text}")).expect("a trace")
 }

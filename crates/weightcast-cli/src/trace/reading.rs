@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What one file tells.
 #[derive(Debug, Default)]
-pub(super) struct Recording {
+pub(super) struct TraceContent {
     /// Names of processes, by id.
     pub(super) processes: BTreeMap<u64, String>,
     pub(super) spans: Vec<TracedSpan>,
@@ -40,8 +40,8 @@ impl TracedSpan {
 /// processes write them and as `--output` does. A last line that its process was killed in is left out.
 ///
 /// Errors: a line that is no event, or no span at all.
-pub(super) fn read(text: &str) -> anyhow::Result<Recording> {
-    let mut recording = Recording::default();
+pub(super) fn read(text: &str) -> anyhow::Result<TraceContent> {
+    let mut content = TraceContent::default();
     let lines: Vec<&str> = text.lines().collect();
     for (at, line) in lines.iter().enumerate() {
         let line = line.trim().trim_end_matches(',');
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str) -> anyhow::Result<Recording> {
             continue;
         }
         match serde_json::from_str::<Value>(line) {
-            Ok(event) => recording.add(event).with_context(|| format!("line {}", at + 1))?,
+            Ok(event) => content.add(event).with_context(|| format!("line {}", at + 1))?,
             Err(_) if at + 1 == lines.len() && !text.ends_with('\n') => {}
             Err(error) => {
                 return Err(error).with_context(|| {
@@ -59,13 +59,13 @@ pub(super) fn read(text: &str) -> anyhow::Result<Recording> {
         }
     }
     ensure!(
-        !recording.spans.is_empty(),
+        !content.spans.is_empty(),
         "no span is in the file: no call was made while it was open"
     );
-    Ok(recording)
+    Ok(content)
 }
 
-impl Recording {
+impl TraceContent {
     fn add(&mut self, event: Value) -> anyhow::Result<()> {
         let process = event["pid"].as_u64().context("an event without a pid")?;
         let fields = event["args"].as_object();
@@ -106,12 +106,12 @@ mod tests {
             format!("[\n{name},\n{SPAN}\n]\n"),
             format!("[\n{name},\n{SPAN},\n{}", &SPAN[..40]),
         ] {
-            let recording = read(&text).unwrap();
-            assert_eq!(recording.processes, BTreeMap::from([(7, "python".to_owned())]), "{text}");
-            let [span] = &recording.spans[..] else { panic!("{text}") };
+            let content = read(&text).unwrap();
+            assert_eq!(content.processes, BTreeMap::from([(7, "python".to_owned())]), "{text}");
+            let [span] = &content.spans[..] else { panic!("{text}") };
             assert_eq!((span.name.as_str(), span.process, span.seconds), ("call", 7, 0.0015));
             assert_eq!([span.field("a"), span.field("n"), span.field("c")], ["b", "3", ""]);
-            assert_eq!(recording.events.len(), 2);
+            assert_eq!(content.events.len(), 2);
         }
     }
 

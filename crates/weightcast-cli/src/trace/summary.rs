@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::reading::{Recording, TracedSpan};
+use super::reading::{TraceContent, TracedSpan};
 
-/// What the recordings tell.
+/// What the contents tell.
 #[derive(Debug, Serialize)]
 pub(super) struct TraceSummary {
     schema: &'static str,
@@ -50,9 +50,9 @@ struct SlowCall {
 }
 
 /// Sums up; names the `most` slowest calls.
-pub(super) fn of(recordings: &[Recording], most: usize) -> TraceSummary {
-    let spans: Vec<&TracedSpan> = recordings.iter().flat_map(|file| &file.spans).collect();
-    let processes = recordings
+pub(super) fn of(contents: &[TraceContent], most: usize) -> TraceSummary {
+    let spans: Vec<&TracedSpan> = contents.iter().flat_map(|file| &file.spans).collect();
+    let processes = contents
         .iter()
         .map(|file| file.spans.iter().map(|span| span.process).collect::<BTreeSet<_>>().len());
     let at_servers: BTreeSet<String> = spans
@@ -163,7 +163,7 @@ fn milliseconds(seconds: f64) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::recording;
+    use super::super::content;
     use super::*;
 
     fn span(name: &str, pid: u64, millis: f64, fields: Value) -> Value {
@@ -180,14 +180,14 @@ mod tests {
 
     #[test]
     fn a_call_of_two_processes_is_one() {
-        let here = recording(&[
+        let here = content(&[
             call("a", 30.0),
             span("read", 1, 20.0, json!({ "trace": "a" })),
             span("read", 1, 2.0, json!({ "trace": "a" })),
             call("b", 40.0),
             span("seal", 1, 5.0, json!({})),
         ]);
-        let server = recording(&[
+        let server = content(&[
             span("group call", 1, 29.0, json!({ "trace": "a", "call": "update(latest)" })),
             span("drain", 1, 4.0, json!({ "trace": "a" })),
         ]);
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn spans_below_a_call_are_those_of_its_trace() {
-        let here = recording(&[
+        let here = content(&[
             call("a", 30.0),
             span("read", 1, 20.0, json!({ "trace": "a" })),
             span("read", 1, 2.0, json!({ "trace": "a" })),
@@ -218,7 +218,7 @@ mod tests {
         for count in [1_usize, 2, 9, 10, 11] {
             let spans: Vec<Value> =
                 (1..=count).rev().map(|n| span("read", 1, n as f64, json!({}))).collect();
-            let times = &of(&[recording(&spans)], 0).spans[0];
+            let times = &of(&[content(&spans)], 0).spans[0];
             let rank = |share: f64| (share * count as f64).ceil() / 1e3;
             assert_eq!(times.count, count);
             for (told, expected) in
