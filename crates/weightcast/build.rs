@@ -36,5 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         build = build.bytes(format!(".weightcast.v1.{field}"));
     }
     build.btree_map(".").compile_fds(files)?;
+    // What goes to an OpenTelemetry collector: nobody sends that to us.
+    let collector = protox::compile(["otlp.proto"], ["proto"])?;
+    tonic_prost_build::configure().build_server(false).compile_fds(collector)?;
     Ok(())
 }

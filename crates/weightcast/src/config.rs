@@ -70,6 +70,9 @@ pub struct Options {
     /// `weightcast trace`; `WEIGHTCAST_TRACE` if none is given. Processes of one host may share the file.
     /// A process has one such file.
     pub trace: Option<PathBuf>,
+    /// An OpenTelemetry collector, `http://HOST:PORT`, to which this process sends the same spans from now on,
+    /// over OTLP/gRPC; `WEIGHTCAST_OTLP` if none is given. A process has one.
+    pub otlp: Option<String>,
     /// A directory into which each failed call writes what the session did in the last minutes, for `weightcast replay`;
     /// `WEIGHTCAST_RECORD_DIR`. By default failed calls write nothing, and a panic writes into a directory of this user.
     pub record_dir: Option<PathBuf>,
@@ -116,6 +119,7 @@ impl Options {
             staging_bytes: None,
             plan_cache: None,
             trace: None,
+            otlp: None,
             record_dir: None,
             server: None,
             token_file: None,

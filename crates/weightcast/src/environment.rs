@@ -4,7 +4,7 @@
 pub(crate) const PREFIX: &str = "WEIGHTCAST_";
 
 /// All variables that users set, and what each means.
-pub(crate) const VARIABLES: [(&str, &str); 11] = [
+pub(crate) const VARIABLES: [(&str, &str); 12] = [
     ("WEIGHTCAST_SERVER", "the reference server of all handles, or the list of it and its backups"),
     ("WEIGHTCAST_TOKEN_FILE", "the file with the token that servers and data ports ask for"),
     ("WEIGHTCAST_JOB", "the job whose processes share a server that starts itself"),
@@ -14,6 +14,7 @@ pub(crate) const VARIABLES: [(&str, &str); 11] = [
     ("WEIGHTCAST_RECORD_DIR", "the directory into which failed calls write recordings"),
     ("WEIGHTCAST_LOG", "what is logged, as RUST_LOG says it elsewhere"),
     ("WEIGHTCAST_TRACE", "the file to which every process adds the spans of its calls"),
+    ("WEIGHTCAST_OTLP", "the OpenTelemetry collector to which every process sends the same spans"),
     ("WEIGHTCAST_ADDRESS", "where `weightcast serve` listens"),
     ("WEIGHTCAST_TICKET_SECRET_FILE", "the file with the secret that servers of one job share"),
 ];

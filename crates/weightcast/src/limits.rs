@@ -107,6 +107,16 @@ pub(crate) const HEADER_BYTES: u32 = 8 << 10;
 pub(crate) const SCRAPERS: usize = 16;
 /// Log lines that wait for another language's logging: beyond, new lines are dropped and counted.
 pub(crate) const LOG_LINES: usize = 1_024;
+/// Spans that wait for the collector: some 200 updates, and 2 MB. Beyond, new ones are dropped and counted.
+pub(crate) const WAITING_SPANS: usize = 2_048;
+/// Spans of one message to a collector: half a MB, of the 4 MiB that collectors take by default.
+pub(crate) const SENT_SPANS: usize = 512;
+/// How long a span waits for others to be sent with.
+pub(crate) const SPANS_EVERY: Duration = Duration::from_secs(1);
+/// How long a collector may take for one message; OpenTelemetry's own libraries wait as long.
+pub(crate) const COLLECTOR_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end of a handle or a server may be held up by spans on their way to a collector.
+pub(crate) const FLUSH: Duration = Duration::from_secs(2);
 /// Path of a Unix socket: `sun_path` has 108 bytes, the last one is zero.
 pub(crate) const SOCKET_PATH_BYTES: usize = 107;
 /// A token: 256 bits in hexadecimal have 64; it is one of the headers.

@@ -53,6 +53,9 @@ pub(crate) struct Serve {
     /// Add the spans of groups' calls to this file, for Perfetto, Chrome and `weightcast trace`
     #[arg(long, value_name = "FILE", env = "WEIGHTCAST_TRACE")]
     trace: Option<PathBuf>,
+    /// Send the same spans to this OpenTelemetry collector, http://HOST:PORT, over OTLP/gRPC
+    #[arg(long, value_name = "URL", env = "WEIGHTCAST_OTLP")]
+    otlp: Option<String>,
     /// Keep no directory busy: what starts a server for a job gives it files by their whole paths
     #[arg(long, hide = true)]
     detached: bool,
@@ -90,6 +93,7 @@ fn configured(arguments: Serve) -> ServeConfig {
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         metrics: arguments.metrics,
         trace: arguments.trace,
+        otlp: arguments.otlp,
         paranoid: arguments.paranoid,
         record_dir: arguments.record_dir,
         gives_up_at: arguments.gives_up_at,
@@ -154,6 +158,7 @@ mod tests {
                 ServeConfig { metrics: Some("127.0.0.1:9".into()), ..usual() },
             ),
             ("--trace /t", ServeConfig { trace: Some("/t".into()), ..usual() }),
+            ("--otlp http://c:1", ServeConfig { otlp: Some("http://c:1".into()), ..usual() }),
             ("--paranoid", ServeConfig { paranoid: true, ..usual() }),
             ("--record-dir /d", ServeConfig { record_dir: Some("/d".into()), ..usual() }),
             ("--gives-up-at /f", ServeConfig { gives_up_at: Some("/f".into()), ..usual() }),

@@ -53,6 +53,7 @@ impl ShardHandle {
         interrupted: Option<Interrupted>,
     ) -> Result<Self, Error> {
         telemetry::trace_if_asked(options.trace.as_deref())?;
+        telemetry::otlp_if_asked(options.otlp.as_deref())?;
         let (server, token, job) = match options.configured_server() {
             Some(server) => {
                 let token = options.token(&server)?;

@@ -76,6 +76,9 @@ pub struct ServeConfig {
     /// A file to which this process adds the spans of groups' calls, for Perfetto, Chrome and `weightcast
     /// trace`; `WEIGHTCAST_TRACE` if none is given. A process has one such file.
     pub trace: Option<PathBuf>,
+    /// An OpenTelemetry collector, `http://HOST:PORT`, to which this process sends the same spans, over
+    /// OTLP/gRPC; `WEIGHTCAST_OTLP` if none is given. A process has one.
+    pub otlp: Option<String>,
     /// Check every invariant after every event.
     pub paranoid: bool,
     /// Where recordings go; by default into a directory that only this user can enter.
@@ -101,6 +104,7 @@ impl Default for ServeConfig {
             idle_exit: None,
             metrics: None,
             trace: None,
+            otlp: None,
             paranoid: false,
             record_dir: None,
             gives_up_at: None,
@@ -147,7 +151,9 @@ impl Server {
     /// # Errors
     /// The server could not go on. Its clients turn to another server of their list.
     pub fn wait(mut self) -> Result<(), Error> {
-        match self.thread.take().map(JoinHandle::join) {
+        let ended = self.thread.take().map(JoinHandle::join);
+        telemetry::flush_spans();
+        match ended {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(Error::Bug("the server's thread panicked".to_owned())),
             None => Ok(()),
@@ -160,6 +166,7 @@ impl Drop for Server {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+            telemetry::flush_spans();
         }
     }
 }
@@ -170,6 +177,7 @@ impl Drop for Server {
 /// An address cannot be bound, or reaches beyond loopback without a token.
 pub fn serve(mut config: ServeConfig) -> Result<Server, Error> {
     telemetry::trace_if_asked(config.trace.as_deref())?;
+    telemetry::otlp_if_asked(config.otlp.as_deref())?;
     let address = BindAddress::parse("server address", &config.address)?;
     let token_file = match address.guard(config.token.is_some(), config.insecure)? {
         Guard::OwnToken => Some(auth::own_token_file()?),

@@ -4,15 +4,19 @@
 //! the process. One subscriber serves a process, installed by the first thing that needs one:
 //! - lines on standard error, chosen by `WEIGHTCAST_LOG`;
 //! - events for another language's logging (`log_queue`);
-//! - spans in a file for Perfetto or Chrome (`trace_file`, `span_layer`).
+//! - spans (`span_layer`) in a file for Perfetto or Chrome (`trace_file`);
+//! - the same spans at an OpenTelemetry collector (`otlp`).
 //!
 //! A program that has installed a subscriber of its own keeps it, and gets the same events and spans there.
 //! Nothing is installed before it is asked for, and a span that nobody wants costs one load.
 
+mod finished_span;
 mod log_queue;
+mod otlp;
 mod span_layer;
 mod targets;
 mod trace_file;
+mod trace_place;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -25,6 +29,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 pub use self::log_queue::{LogLevel, LogLine, log_lines, set_log_level, wake_log_lines};
 use self::log_queue::{QueueFilter, QueueLayer};
+pub(crate) use self::otlp::flush as flush_spans;
 use self::span_layer::{SpanFilter, SpanLayer};
 use crate::environment::environment;
 use crate::error::Error;
@@ -65,21 +70,49 @@ pub(crate) fn trace_if_asked(given: Option<&Path>) -> Result<(), Error> {
     let Some(path) = asked.or_else(|| environment("WEIGHTCAST_TRACE").map(PathBuf::from)) else {
         return Ok(());
     };
-    if !install(LogsTo::Asked) {
-        return Err(Error::Config {
-            what: "trace".to_owned(),
-            problem: format!(
-                "the program has a tracing subscriber of its own, which gets the spans of weightcast: \
-                 {} is not written",
-                path.display()
-            ),
-        });
-    }
+    install_for_spans("trace", || format!("{} is not written", path.display()))?;
     if trace_file::open(&path)? {
-        // Spans were not wanted before: whether they are is remembered for each place in the code.
-        tracing::callsite::rebuild_interest_cache();
+        spans_are_wanted();
     }
     Ok(())
+}
+
+/// Sends the spans of all calls of this process to an OpenTelemetry collector from now on, if one is given here
+/// or by `WEIGHTCAST_OTLP`: `http://HOST:PORT`, over OTLP/gRPC. A collector that is not there costs spans, and
+/// nothing else.
+///
+/// # Errors
+/// The address is none; this process sends to another collector; or the program has a `tracing` subscriber of
+/// its own, which gets the spans instead.
+pub(crate) fn otlp_if_asked(given: Option<&str>) -> Result<(), Error> {
+    let Some(url) = given.map(str::to_owned).or_else(|| environment("WEIGHTCAST_OTLP")) else {
+        return Ok(());
+    };
+    let collector = otlp::Collector::parse(&url)?;
+    install_for_spans("otlp", || format!("nothing goes to {url}"))?;
+    if otlp::open(collector)? {
+        spans_are_wanted();
+    }
+    Ok(())
+}
+
+/// Spans were not wanted before: whether they are is remembered for each place in the code.
+fn spans_are_wanted() {
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// Installs the subscriber of this process for an exit of spans; `missed` says what comes of it otherwise.
+fn install_for_spans(what: &str, missed: impl FnOnce() -> String) -> Result<(), Error> {
+    if install(LogsTo::Asked) {
+        return Ok(());
+    }
+    Err(Error::Config {
+        what: what.to_owned(),
+        problem: format!(
+            "the program has a tracing subscriber of its own, which gets the spans of weightcast: {}",
+            missed()
+        ),
+    })
 }
 
 /// Installs the subscriber of this process, once. Whether it is ours.

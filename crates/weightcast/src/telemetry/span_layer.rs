@@ -1,7 +1,7 @@
-//! Makes events of a trace file of spans.
+//! Collects the spans of weightcast, and gives each to the exits that are open when it ends.
 
 use std::fmt::Debug;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -12,15 +12,22 @@ use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter, Layer};
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
+use super::finished_span::{FinishedSpan, TrackName};
 use super::targets::TARGET;
-use super::trace_file::{self, FinishedSpan, TrackName};
+use super::trace_place::{self, Numbered};
+use super::{otlp, trace_file};
 
-/// All spans of weightcast, while a file is open.
+/// Whether somebody takes spans.
+fn are_wanted() -> bool {
+    trace_file::is_open() || otlp::is_on()
+}
+
+/// All spans of weightcast, while an exit is open.
 pub(super) struct SpanFilter;
 
 impl SpanFilter {
     fn wants(metadata: &Metadata<'_>) -> bool {
-        trace_file::is_open()
+        are_wanted()
             && metadata.is_span()
             && *metadata.level() <= Level::INFO
             && metadata.target().starts_with(TARGET)
@@ -37,11 +44,11 @@ impl<S> Filter<S> for SpanFilter {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(if trace_file::is_open() { LevelFilter::INFO } else { LevelFilter::OFF })
+        Some(if are_wanted() { LevelFilter::INFO } else { LevelFilter::OFF })
     }
 }
 
-/// Writes each span when it ends.
+/// Gives each span away when it ends.
 pub(super) struct SpanLayer;
 
 /// A span that has begun.
@@ -50,6 +57,8 @@ struct RunningSpan {
     started: Instant,
     fields: SpanFields,
     track: TrackName,
+    /// For a collector: the span's number.
+    drawn: Option<u64>,
 }
 
 impl<S> Layer<S> for SpanLayer
@@ -62,8 +71,9 @@ where
         attributes.record(&mut fields);
         let parent = of_parent(&span, |parent| parent.track.clone());
         let track = parent.unwrap_or_else(|| track_of(span.name(), &fields.0));
+        let drawn = otlp::is_on().then(trace_place::draw).flatten();
         let (at, started) = (SystemTime::now(), Instant::now());
-        span.extensions_mut().insert(RunningSpan { at, started, fields, track });
+        span.extensions_mut().insert(RunningSpan { at, started, fields, track, drawn });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
@@ -75,23 +85,34 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
+        let place = otlp::is_on().then(|| trace_place::place(&numbers(&span))).flatten();
         let trace = trace_above(&span);
-        let Some(RunningSpan { at, started, mut fields, track }) = span.extensions_mut().remove()
+        let Some(RunningSpan { at, started, mut fields, track, .. }) =
+            span.extensions_mut().remove()
         else {
             return;
         };
         if let Some(trace) = trace {
             fields.0.insert("trace".to_owned(), trace);
         }
-        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        trace_file::write(FinishedSpan {
-            name: span.name(),
-            track,
-            start: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
-            duration: started.elapsed().as_nanos() as f64 / 1e3,
-            fields: fields.0,
-        });
+        let (name, took, fields) = (span.name(), started.elapsed(), fields.0);
+        let finished = FinishedSpan { name, track, at, took, fields, place };
+        trace_file::write(&finished);
+        otlp::send(finished);
     }
+}
+
+/// What numbers the span, and those above it.
+fn numbers<S>(span: &SpanRef<'_, S>) -> Vec<Numbered>
+where
+    S: for<'a> LookupSpan<'a>,
+{
+    let numbered = |span: SpanRef<'_, S>| {
+        let extensions = span.extensions();
+        let running = extensions.get::<RunningSpan>()?;
+        Some(Numbered::new(running.drawn, span.name(), &running.fields.0))
+    };
+    span.scope().map_while(numbered).collect()
 }
 
 /// What is known of the span above.

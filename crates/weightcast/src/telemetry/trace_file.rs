@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, OnceLock};
+use std::time::UNIX_EPOCH;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::finished_span::{FinishedSpan, TrackName, program};
 use crate::error::Error;
 use crate::per_process::PerProcess;
-
-/// Events that lie beside each other in the picture: those of one handle, or of one group in a server.
-pub(super) type TrackName = String;
 
 /// The file, while spans are written.
 struct TraceFile {
@@ -76,26 +75,15 @@ fn opened(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// One finished span.
-pub(super) struct FinishedSpan {
-    pub(super) name: &'static str,
-    pub(super) track: TrackName,
-    /// Microseconds since 1970 at the start, by the wall clock.
-    pub(super) start: u64,
-    /// Microseconds.
-    pub(super) duration: f64,
-    pub(super) fields: Map<String, Value>,
-}
-
 /// Adds a span to the file.
-pub(super) fn write(span: FinishedSpan) {
+pub(super) fn write(span: &FinishedSpan) {
     if let Some(file) = lock().as_mut() {
         file.add(span, process::id());
     }
 }
 
 impl TraceFile {
-    fn add(&mut self, span: FinishedSpan, pid: u32) {
+    fn add(&mut self, span: &FinishedSpan, pid: u32) {
         let mut lines = String::new();
         if !std::mem::replace(&mut self.named, true) {
             line(
@@ -106,6 +94,7 @@ impl TraceFile {
                 }),
             );
         }
+        let since = span.at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let next = self.tracks.len() as u64 + 1;
         let tid = *self.tracks.entry(span.track.clone()).or_insert_with(|| {
             line(
@@ -121,7 +110,8 @@ impl TraceFile {
             &mut lines,
             &json!({
                 "ph": "X", "cat": "weightcast", "name": span.name, "pid": pid, "tid": tid,
-                "ts": span.start, "dur": span.duration, "args": span.fields,
+                "ts": u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+                "dur": span.took.as_nanos() as f64 / 1e3, "args": span.fields,
             }),
         );
         // One write: lines of several processes must not mix.
@@ -138,15 +128,12 @@ fn line(lines: &mut String, event: &Value) {
     lines.push_str(",\n");
 }
 
-/// What the process is called in pictures: its program, without the path.
-fn program() -> String {
-    let name = std::env::args().next().unwrap_or_default();
-    let file = Path::new(&name).file_name().map(|name| name.to_string_lossy().into_owned());
-    file.unwrap_or(name)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::Map;
+
     use super::*;
 
     #[test]
@@ -156,9 +143,10 @@ mod tests {
         let spans = |track: &str, start| FinishedSpan {
             name: "call",
             track: track.to_owned(),
-            start,
-            duration: 1.5,
+            at: UNIX_EPOCH + Duration::from_micros(start),
+            took: Duration::from_nanos(1_500),
             fields: Map::new(),
+            place: None,
         };
         let file = |path: &Path| TraceFile {
             path: path.to_path_buf(),
@@ -168,10 +156,10 @@ mod tests {
             failed: false,
         };
         let (mut first, mut second) = (file(&path), file(&path));
-        first.add(spans("a", 1), 10);
-        second.add(spans("a", 2), 11);
-        first.add(spans("b", 3), 10);
-        first.add(spans("a", 4), 10);
+        first.add(&spans("a", 1), 10);
+        second.add(&spans("a", 2), 11);
+        first.add(&spans("b", 3), 10);
+        first.add(&spans("a", 4), 10);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let closed = text.trim_end().trim_end_matches(',').to_owned() + "]";

@@ -38,6 +38,7 @@ use crate::clock::span;
 use crate::config::Replica;
 use crate::error::Error;
 use crate::recordings::WrittenRecording;
+use crate::telemetry;
 
 /// How often a waiting call asks whether it was interrupted.
 const INTERRUPT: Duration = Duration::from_millis(100);
@@ -464,7 +465,8 @@ impl ShardHandle {
     }
 
     /// Unpublishes, waits until nobody reads, unregisters, leaves. Returns by the deadline or soon
-    /// after, even if the session has failed. Closing again does nothing, and neither does closing
+    /// after, even if the session has failed; a collector that is slow to take the spans may add two seconds.
+    /// Closing again does nothing, and neither does closing
     /// in another process than the one that opened the handle.
     pub fn close(&self, deadline: Duration) {
         let Ok(own) = self.own() else { return };
@@ -486,6 +488,7 @@ impl ShardHandle {
             }
         }
         own.shared.release();
+        telemetry::flush_spans();
     }
 }
 
