@@ -38,14 +38,14 @@ class Native:
 ME = wc.Replica("rollout-3", shard=5, num_shards=8, datacentre="west", host="node-7", spot=True)
 OPTIONS: dict[str, Any] = {
     "role": "trainer", "epoch": "new", "retain": 11, "offload_seeding": True, "offload_bytes": 12,
-    "staging_bytes": 13, "plan_cache": Path("/plans"), "trace": Path("/trace"), "record_dir": Path("/records"),
+    "staging_bytes": 13, "plan_cache": Path("/plans"), "trace": Path("/trace"), "otlp": "http://c:1", "record_dir": Path("/records"),
     "server": ["one:1", "two:2"], "token_file": Path("/token"),
     "data_bind": "10.0.0.1:14", "data_advertise": "10.0.0.2:15", "data_networks": ["10.1.0.0/16", "10.2.0.0/16"],
     "insecure": True, "job": "night", "way": "tcp", "deadline": 16.5, "reconnect": 17.5,
 }
 OPENED = {
     "model": "policy", "name": "rollout-3", "shard": 5, "num_shards": 8, "datacentre": "west", "host": "node-7",
-    "spot": True, **OPTIONS, "new_epoch": True, "plan_cache": "/plans", "trace": "/trace", "record_dir": "/records",
+    "spot": True, **OPTIONS, "new_epoch": True, "plan_cache": "/plans", "trace": "/trace", "otlp": "http://c:1", "record_dir": "/records",
     "server": "one:1,two:2", "token_file": "/token",
     "data_networks": "10.1.0.0/16,10.2.0.0/16", "lazy_server": [sys.executable, "-m", "weightcast"],
 }
@@ -166,7 +166,7 @@ def test_serve_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
     called = Called(_core.serve)
     monkeypatch.setattr(server, "_core", Native(serve=called))
     given = {"insecure": True, "lease": 41.0, "drain_deadline": 42.0, "fanout": 43, "stripes": 44, "index": 45,
-             "metrics": "unix:/metrics", "trace": "/spans", "record_dir": "/records"}
+             "metrics": "unix:/metrics", "trace": "/spans", "otlp": "http://c:1", "record_dir": "/records"}
     wc.serve("unix:/socket", token_file=Path("/token"), **given)
     assert called.arguments == {"address": "unix:/socket", "token_file": "/token", **given}
 

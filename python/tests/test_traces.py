@@ -74,6 +74,35 @@ def test_a_process_has_one_trace_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("collector:4317", "does not begin with http://"),
+        ("https://collector:4317", "TLS is not spoken"),
+        ("http://collector:4318/v1/traces", "has no path"),
+        ("http://me:secret@collector:4317", "a password in a URL is not sent"),
+    ],
+)
+def test_a_collector_has_an_address(url, problem, monkeypatch):
+    with pytest.raises(wc.Misuse, match=problem) as said:
+        wc.serve(otlp=url)
+    assert "secret" not in str(said.value)
+    with pytest.raises(wc.Misuse, match=problem):
+        wc.open("m", wc.Replica("r"), otlp=url)
+    monkeypatch.setenv("WEIGHTCAST_OTLP", url)
+    with pytest.raises(wc.Misuse, match=problem):
+        wc.serve()
+
+
+def test_a_process_has_one_collector_and_needs_none():
+    # Port 1 needs root, and nobody listens there.
+    there, another = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    command = UPDATE.replace("wc.serve()", f"wc.serve(otlp='{there}')") + f"wc.serve(otlp='{another}')"
+    ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=2 * SOON)
+    assert "already, and has one collector: name the same" in ended.stderr
+    assert ended.stderr.count("spans are missing at the collector") == 1, ended.stderr
+
+
 def test_events_come_to_logging(group, caplog):
     with caplog.at_level(logging.INFO, logger="weightcast"):
         logs.receive()

@@ -294,6 +294,7 @@ class Options:
         staging_bytes: int | None,
         plan_cache: str | PathLike[str] | None,
         trace: str | PathLike[str] | None,
+        otlp: str | None,
         record_dir: str | PathLike[str] | None,
         server: str | None,
         token_file: str | PathLike[str] | None,
@@ -372,6 +373,7 @@ def serve(
     index: int,
     metrics: str | None,
     trace: str | PathLike[str] | None,
+    otlp: str | None,
     record_dir: str | PathLike[str] | None,
 ) -> Server: ...
 def status(

@@ -269,6 +269,7 @@ def open(
     staging_bytes: int | None = None,
     plan_cache: str | os.PathLike[str] | None = None,
     trace: str | os.PathLike[str] | None = None,
+    otlp: str | None = None,
     record_dir: str | os.PathLike[str] | None = None,
     server: str | Sequence[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
@@ -300,6 +301,8 @@ def open(
 
     `trace` (`WEIGHTCAST_TRACE`) is a file to which this process adds the spans of its calls, for
     Perfetto, Chrome and `weightcast trace`. Processes of one host may share the file; a process has one.
+    `otlp` (`WEIGHTCAST_OTLP`) is an OpenTelemetry collector, `http://HOST:PORT`, to which this process sends
+    the same spans over OTLP/gRPC. A collector that is not there costs spans, and delays no call.
 
     `record_dir` (`WEIGHTCAST_RECORD_DIR`) is a directory into which each call that fails writes what
     the session did in the last minutes, as `Handle.record` does; the newest 16 of them are kept.
@@ -343,6 +346,7 @@ def open(
         staging_bytes=staging_bytes,
         plan_cache=None if plan_cache is None else os.fspath(plan_cache),
         trace=None if trace is None else os.fspath(trace),
+        otlp=otlp,
         record_dir=None if record_dir is None else os.fspath(record_dir),
         server=_joined(server),
         token_file=None if token_file is None else os.fspath(token_file),

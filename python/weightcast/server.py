@@ -64,6 +64,7 @@ def serve(
     index: int = 0,
     metrics: str | None = None,
     trace: str | os.PathLike[str] | None = None,
+    otlp: str | None = None,
     record_dir: str | os.PathLike[str] | None = None,
 ) -> Server:
     """Starts a reference server on a thread of this process.
@@ -77,8 +78,9 @@ def serve(
     reader draws different ranges from up to `stripes` of them. `index` is this server's place in its
     clients' list, where there are backups. `metrics` is an address like the first, where the server
     answers Prometheus under the path `/metrics`; beyond loopback scrapers show the token. `trace` is a
-    file to which this process adds the spans of groups' calls (`open`). Recordings go into `record_dir`,
-    by default into a directory of this user (`Handle.record`).
+    file to which this process adds the spans of groups' calls, and `otlp` a collector to which it sends
+    these (`open`). Recordings go into `record_dir`, by default into a directory of this user
+    (`Handle.record`).
     """
     logs.receive()
     token = None if token_file is None else os.fspath(token_file)
@@ -94,6 +96,7 @@ def serve(
             index=index,
             metrics=metrics,
             trace=None if trace is None else os.fspath(trace),
+            otlp=otlp,
             record_dir=None if record_dir is None else os.fspath(record_dir),
         )
     )

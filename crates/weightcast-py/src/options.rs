@@ -17,8 +17,8 @@ pub(crate) struct PyOptions(pub(crate) Options);
 impl PyOptions {
     #[new]
     #[pyo3(signature = (*, role, new_epoch, retain, offload_seeding, offload_bytes, staging_bytes,
-        plan_cache, trace, record_dir, server, token_file, data_bind, data_advertise, data_networks, insecure, job,
-        lazy_server, way, deadline, reconnect))]
+        plan_cache, trace, otlp, record_dir, server, token_file, data_bind, data_advertise, data_networks,
+        insecure, job, lazy_server, way, deadline, reconnect))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         role: &str,
@@ -29,6 +29,7 @@ impl PyOptions {
         staging_bytes: Option<u64>,
         plan_cache: Option<PathBuf>,
         trace: Option<PathBuf>,
+        otlp: Option<String>,
         record_dir: Option<PathBuf>,
         server: Option<String>,
         token_file: Option<PathBuf>,
@@ -50,6 +51,7 @@ impl PyOptions {
             staging_bytes,
             plan_cache,
             trace,
+            otlp,
             record_dir,
             server,
             token_file,

@@ -56,7 +56,7 @@ impl PyServer {
 #[pyfunction]
 #[pyo3(signature = (
     address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index, metrics, trace,
-    record_dir
+    otlp, record_dir
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn serve(
@@ -71,6 +71,7 @@ pub(crate) fn serve(
     index: u32,
     metrics: Option<String>,
     trace: Option<PathBuf>,
+    otlp: Option<String>,
     record_dir: Option<PathBuf>,
 ) -> PyResult<PyServer> {
     let (lease, drain_deadline) = (seconds(lease)?, seconds(drain_deadline)?);
@@ -88,6 +89,7 @@ pub(crate) fn serve(
             index,
             metrics,
             trace,
+            otlp,
             record_dir,
             ..ServeConfig::default()
         })
