@@ -1,5 +1,6 @@
 //! Progress of a running transfer, source by source: for people, and so that a slow source can be noticed.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,6 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Gauge {
     jobs: OnceLock<Jobs>,
+    ended: OnceLock<JobEnded>,
+}
+
+/// Called with the number of each job whose last byte has arrived.
+struct JobEnded(Box<dyn Fn(usize) + Send + Sync>);
+
+impl fmt::Debug for JobEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobEnded")
+    }
 }
 
 #[derive(Debug)]
@@ -38,6 +49,12 @@ impl Gauge {
         Some(Reading { arrived, left, job: most.map_or(0, |(job, _)| job) })
     }
 
+    /// Has this called, by a thread of the read, with the number of each job whose last byte has arrived. Say this before
+    /// the read begins; the first such call counts. Not called for a job without bytes, or whose read fails.
+    pub fn on_end(&self, ended: impl Fn(usize) + Send + Sync + 'static) {
+        let _ = self.ended.set(JobEnded(Box::new(ended)));
+    }
+
     /// Bytes begin to move: these for each job, beside the `kept` bytes. Called once per gauge.
     pub(crate) fn begin(&self, kept: u64, bytes: impl Iterator<Item = u64>) {
         let left: Vec<AtomicU64> = bytes.map(AtomicU64::new).collect();
@@ -49,7 +66,11 @@ impl Gauge {
         if let Some(left) = self.jobs.get().and_then(|jobs| jobs.left.get(job)) {
             // A gauge that is used for two reads says nothing of the second.
             let less = |left: u64| Some(left.saturating_sub(bytes));
-            let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let over = before.is_ok_and(|left| left > 0 && left <= bytes);
+            if let (true, Some(JobEnded(tell))) = (over, self.ended.get()) {
+                tell(job);
+            }
         }
     }
 }
@@ -99,5 +120,26 @@ mod tests {
         let whole = Gauge::default();
         whole.begin(30, [0].into_iter());
         assert_eq!(whole.look(), Some(Reading { arrived: 30, left: 0, job: 0 }));
+    }
+
+    #[test]
+    fn each_job_ends_once_with_its_last_byte() {
+        let gauge = Gauge::default();
+        let ended = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let told = std::sync::Arc::clone(&ended);
+        gauge.on_end(move |job| told.lock().unwrap().push(job));
+        gauge.begin(0, [10, 0, 20].into_iter());
+        for (job, bytes, so_far) in [
+            (0, 9, &[][..]),
+            (2, 19, &[]),
+            (1, 0, &[]),
+            (2, 1, &[2]),
+            (2, 1, &[2]),
+            (0, 1, &[2, 0]),
+            (0, 5, &[2, 0]),
+        ] {
+            gauge.arrived(job, bytes);
+            assert_eq!(*ended.lock().unwrap(), so_far, "job {job}, {bytes} bytes");
+        }
     }
 }

@@ -3,9 +3,10 @@
 //! `plans` makes a plan once for two layouts, and `plan_files` keeps plans from one process to the
 //! next. `route` binds a plan to a source and reads; `networks` says where a reader may connect to,
 //! and `reach` explains addresses that only one host can reach. `striping` spreads a read over
-//! several sources, and `pace` measures how fast the bytes come. `staging` is memory that a staged
-//! update fills before its bytes are copied into place. A read leaves `evidence` in case its sums
-//! are refused; `difference` says how two layouts differ.
+//! several sources, `pace` measures how fast the bytes come, and `source_spans` tells traces when
+//! those of a source are there. `staging` is memory that a staged update fills before its bytes are
+//! copied into place. A read leaves `evidence` in case its sums are refused; `difference` says how
+//! two layouts differ.
 
 mod difference;
 pub(super) mod evidence;
@@ -15,6 +16,7 @@ pub(super) mod plan_files;
 pub(super) mod plans;
 pub(crate) mod reach;
 pub(crate) mod route;
+mod source_spans;
 pub(super) mod staging;
 mod striping;
 

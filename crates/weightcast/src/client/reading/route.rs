@@ -23,6 +23,7 @@ use super::pace::ReadPace;
 use super::plan_files::PlanFiles;
 use super::plans::Plans;
 use super::reach;
+use super::source_spans::SourceSpans;
 use crate::client::memory::registration::{RegisteredShard, union};
 use crate::client::updated::Transfer;
 use crate::limits::CACHED_PEERS;
@@ -101,7 +102,8 @@ impl Routes {
             return Err(source_failure(0, "cancelled"));
         }
         let kept = read.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
-        let sources: Vec<Span> = bound.iter().map(|bound| bound.span(read.assignment)).collect();
+        let begun = bound.iter().map(|bound| bound.span(read.assignment));
+        let sources = SourceSpans::new(begun, &read.pace.gauge);
         let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
         drop(sources);
@@ -260,7 +262,7 @@ struct BoundSource {
 }
 
 impl BoundSource {
-    /// The span in which this source is read, with the others.
+    /// The span in which this source is read.
     fn span(&self, assignment: &Assignment) -> Span {
         let (stripe, shard) = assignment.at(self.shard as u32);
         info_span!(
