@@ -28,7 +28,7 @@ impl Server {
 
     /// Tells of the calls that have ended or moved on, for figures and traces.
     fn tell(&mut self, now: Time) {
-        let ended = std::mem::take(&mut self.agenda.ended);
+        let mut ended = std::mem::take(&mut self.agenda.ended);
         for EndedCall { call, outcome, started, .. } in &ended {
             self.durations.0.add(call, outcome, now - *started);
         }
@@ -36,12 +36,15 @@ impl Server {
             true => self.tell_stages(&ended),
             false => self.agenda.moved.clear(),
         }
+        // The next event uses the same memory.
+        ended.clear();
+        self.agenda.ended = ended;
     }
 
     /// Does the next thing on the agenda. False if there is none.
     fn settle_one(&mut self, now: Time, settled: &mut BTreeSet<String>) -> bool {
         if let Some(group) = self.agenda.groups.pop_first() {
-            self.agenda.moved.insert(group);
+            self.agenda.moved.push(group);
             self.advance(now, group);
         } else if let Some(model) = self.agenda.models.pop_first() {
             self.durability().review_claims(now, &model);

@@ -16,8 +16,8 @@ pub(in crate::server) struct Agenda {
     /// Calls whose durations are still to be counted.
     #[serde(skip)]
     pub(in crate::server) ended: Vec<EndedCall>,
-    /// Groups whose pending call may have come to another stage.
-    pub(in crate::server) moved: BTreeSet<Incarnation>,
+    /// Groups whose pending call may have come to another stage, some of them more than once.
+    pub(in crate::server) moved: Vec<Incarnation>,
 }
 
 /// A call that has its answer.

@@ -178,7 +178,7 @@ impl TransferHandler<'_> {
     /// Waits for the old copy's readers, then gives the copy up.
     pub(in crate::server) fn drain_old_copy(&mut self, now: Time, incarnation: Incarnation) {
         self.groups.pending_transfer(incarnation).phase = Phase::Draining;
-        self.agenda.moved.insert(incarnation);
+        self.agenda.moved.push(incarnation);
         if self.groups.of(&incarnation).held.is_some() {
             self.copies().hide(incarnation);
             self.drain_until(incarnation, now + self.config.drain_deadline);
@@ -217,7 +217,7 @@ impl TransferHandler<'_> {
         let transfer = self.groups.pending_transfer(incarnation);
         transfer.go_on_after(kept);
         transfer.phase = Phase::Reading;
-        self.agenda.moved.insert(incarnation);
+        self.agenda.moved.push(incarnation);
         transfer.attempt = transfer.attempt.next();
         if transfer.since == Attempt(0) || std::mem::take(&mut transfer.void) {
             transfer.since = transfer.attempt;

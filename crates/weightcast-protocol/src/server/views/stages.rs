@@ -1,5 +1,7 @@
 //! At which stage a group's call is, told when it changes (`ServerConfig::tell_stages`).
 
+use std::collections::BTreeSet;
+
 use crate::message::Call;
 use crate::server::Server;
 use crate::server::contexts::GroupCtx;
@@ -26,7 +28,8 @@ impl Server {
             }
             self.stages.0.end(*group, *seq, outcome);
         }
-        for group in std::mem::take(&mut self.agenda.moved) {
+        let moved: BTreeSet<_> = self.agenda.moved.drain(..).collect();
+        for group in moved {
             let active = self.groups.get(&group).and_then(|group| group.active);
             self.tell_stage(group, active, |group, call| group.stage(call));
         }

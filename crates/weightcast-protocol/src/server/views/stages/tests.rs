@@ -14,7 +14,7 @@ fn telling() -> Server {
 
 /// The stages that the server tells after it has looked at the group, and settled.
 fn told(server: &mut Server, group: Incarnation) -> Vec<CallStage> {
-    server.agenda.moved.insert(group);
+    server.agenda.moved.push(group);
     server.settle(Time(5));
     std::iter::from_fn(|| server.poll_stage()).map(|change| change.stage).collect()
 }
@@ -58,7 +58,7 @@ fn a_change_names_the_call_as_its_session_does() {
     server.reads(group, version(1), &[source]);
     // Sessions name calls by the term that their tickets prove: the server's own, not the last it heard of.
     server.terms.own = TicketKey::of_secret(b"job").prove(Term(3), Term(1));
-    server.agenda.moved.insert(group);
+    server.agenda.moved.push(group);
     server.settle(Time(5));
     let change = server.poll_stage().unwrap();
     assert_eq!(change.trace, TraceId::of(&server.terms.own, group, SEQ));
