@@ -9,6 +9,7 @@ mod identities;
 mod manifests;
 mod memory;
 mod neighbours;
+mod recordings;
 mod replicas;
 mod seats;
 mod terms;
@@ -274,5 +275,12 @@ pub(crate) const ALL: &[Attack] = &[
         "a client has the server connect to services of its host, to any port, and to many",
         plain,
         dials::back,
+    ),
+    attack(
+        "endless-recordings",
+        "20",
+        "64 connections have the server write recordings, one after the other",
+        recordings::scene,
+        recordings::endless,
     ),
 ];
