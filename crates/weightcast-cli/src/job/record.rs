@@ -4,21 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use weightcast::{Options, Role, WrittenRecording};
+use weightcast::WrittenRecording;
+
+use super::asked::JobServer;
 
 /// Arguments of `record`.
 #[derive(Args)]
 pub(crate) struct RecordOf {
-    /// http://HOST:PORT or unix:/PATH
-    #[arg(long, env = "WEIGHTCAST_SERVER")]
-    server: Option<String>,
-    /// File with the token
-    #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
-    /// Without a server: the job whose processes have started one on this host; WEIGHTCAST_JOB, the
-    /// Slurm job or this directory's by default
-    #[arg(long)]
-    job: Option<String>,
+    #[command(flatten)]
+    asked: JobServer,
     /// Copy the recording here, where the server is on this host and of this user
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -28,13 +22,7 @@ pub(crate) struct RecordOf {
 }
 
 pub(crate) fn run(arguments: RecordOf) -> anyhow::Result<()> {
-    let options = Options {
-        server: arguments.server,
-        token_file: arguments.token_file,
-        job: arguments.job,
-        ..Options::new(Role::Rollout)
-    };
-    let WrittenRecording { path, events } = weightcast::record(&options)?;
+    let WrittenRecording { path, events } = weightcast::record(&arguments.asked.options())?;
     let path = match arguments.output {
         None => path,
         Some(output) => {

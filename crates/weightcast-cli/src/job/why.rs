@@ -1,11 +1,9 @@
 //! `weightcast why`: what a replica waits for, in one sentence.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use weightcast::wire::WhyStatus;
-use weightcast::{Options, Role};
 
+use super::asked::JobServer;
 use crate::output;
 
 /// Arguments of `why`.
@@ -20,28 +18,15 @@ pub(crate) struct WhyOf {
     /// Its model; needed only if replicas of several models have the name
     #[arg(long)]
     model: Option<String>,
-    /// http://HOST:PORT or unix:/PATH
-    #[arg(long, env = "WEIGHTCAST_SERVER")]
-    server: Option<String>,
-    /// File with the token
-    #[arg(long, env = "WEIGHTCAST_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
-    /// Without a server: the job whose processes have started one on this host; WEIGHTCAST_JOB, the
-    /// Slurm job or this directory's by default
-    #[arg(long)]
-    job: Option<String>,
+    #[command(flatten)]
+    asked: JobServer,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: WhyOf) -> anyhow::Result<()> {
-    let options = Options {
-        server: arguments.server,
-        token_file: arguments.token_file,
-        job: arguments.job,
-        ..Options::new(Role::Rollout)
-    };
+    let options = arguments.asked.options();
     let why = weightcast::why(&options, arguments.model.as_deref(), &arguments.replica)?;
     match arguments.json {
         true => output::print(&(why_json(&why) + "\n")),
