@@ -9,6 +9,7 @@ from torch import nn
 from ... import _core
 from ... import layout as layouts
 from ..boxes.pieces import Buffer, ParameterPiece, buffers
+from .beside import Beside
 from .reading import Reading
 
 
@@ -18,6 +19,9 @@ class LiveLayout:
     `layout()` goes to `Handle.register`; `finish()` follows every `update` or `replicate` that
     changed something. Made by an adapter's `read`.
     """
+
+    #: Whether bytes land beside the parameters whatever `layout` is asked for.
+    always_beside = False
 
     def __init__(
         self,
@@ -36,6 +40,8 @@ class LiveLayout:
         self._redo = redo
         #: Memory of published tensors that the loader gets whole.
         self._arrived: dict[str, torch.Tensor] = {}
+        #: Memory beside the parameters, if bytes land there.
+        self._beside = Beside()
         #: One for each parameter that something published fills, in the order of the model.
         self.records = reading.records
         #: Parameters that need more than a copy of bytes.
@@ -52,12 +58,15 @@ class LiveLayout:
         #: State that the engine derives from its parameters, with who derives it.
         self.derived = dict(derived or {})
 
-    def layout(self, *, stage: bool = False) -> layouts.Layout:
+    def layout(self, *, stage: bool = False, beside: bool = False) -> layouts.Layout:
         """The layout, for `Handle.register`.
 
         Parameters in `conversions` cannot be written by copying bytes. Without `stage` they raise
         `Misuse`, which lists them. With it, tensors of the published type are registered in their
         place, and `finish()` converts them into the parameter, as the engine's loader does.
+
+        With `beside`, no parameter is registered, but host memory of the same size, and `finish()`
+        copies what has arrived there into the parameters: the engine may use them until then.
 
         Padding that the loader zeroes (of a vocabulary, say) is zeroed here, once and for all.
         """
@@ -76,7 +85,7 @@ class LiveLayout:
             if staged is None:
                 parameter = self._reading.parameters[record.name]
                 for buffer in buffers(record.shape, record.pieces):
-                    add_buffer(listed, parameter, buffer)
+                    add_buffer(listed, parameter, buffer, self._beside if beside else None)
             else:
                 for each in staged:
                     listed.add(each.allocate(), [part_of(each.piece)])
@@ -101,6 +110,7 @@ class LiveLayout:
         state that it derives from its parameters."""
         reading = self._reading
         with torch.no_grad():
+            self._beside.install()
             for listed in reading.staged.values():
                 for staged in listed:
                     staged.convert()
@@ -110,11 +120,15 @@ class LiveLayout:
                 self._redo()
 
 
-def add_buffer(listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer) -> None:
-    """Adds a contiguous box of a parameter; the memory is the parameter's own."""
+def add_buffer(
+    listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer, beside: Beside | None = None
+) -> None:
+    """Adds a contiguous box of a parameter; the memory is the parameter's own, or `beside` it."""
     memory = parameter.detach()
     for dim, (start, length) in enumerate(zip(buffer.box.start, buffer.box.len, strict=True)):
         memory = memory.narrow(dim, start, length)
+    if beside is not None:
+        memory = beside.of(memory)
     parts = [part_of(piece) for piece in buffer.pieces]
     listed.add(memory.view(buffer.shape), parts, along=buffer.along, pad=buffer.padded)
     for again in zip(*(piece.also for piece in buffer.pieces), strict=False):

@@ -21,6 +21,8 @@ class ThroughLoader(LiveLayout):
     it to the engine's loader, one tensor at a time, which slices and rearranges it as ever.
     """
 
+    always_beside = True
+
     def __init__(
         self, reading: Reading, catalog: Mapping[str, Entry], *, derived: Mapping[str, str]
     ) -> None:
@@ -29,8 +31,9 @@ class ThroughLoader(LiveLayout):
         self._catalog = catalog
         self._memory: dict[str, list[tuple[ParameterPiece, torch.Tensor]]] = {}
 
-    def layout(self, *, stage: bool = False) -> layouts.Layout:
-        """The layout of the staged tensors, for `Handle.register`."""
+    def layout(self, *, stage: bool = False, beside: bool = False) -> layouts.Layout:
+        """The layout of the staged tensors, for `Handle.register`. They lie `beside` the parameters
+        anyway."""
         if not stage:
             raise _core.Misuse(
                 "this engine has rearranged its parameters after loading, so no published bytes lie "

@@ -1,4 +1,7 @@
-"""Layouts of live vLLM models, on one tensor- and expert-parallel rank each.
+"""vLLM: layouts of its models, and its weight-transfer interface over weightcast.
+
+An engine is started with `--weight-transfer-config '{"backend": "weightcast"}'`; its trainer uses
+`WeightcastTrainer`. Without that interface, one tensor- and expert-parallel rank at a time:
 
     live = weightcast.adapters.vllm.read(model, catalog, vllm_config=vllm_config)
     handle.register(live.layout(stage=True))
@@ -6,6 +9,27 @@
         live.finish()
 """
 
+from typing import TYPE_CHECKING, Any
+
+from .http import HTTPEngine
 from .model import layout, read
 
-__all__ = ["layout", "read"]
+if TYPE_CHECKING:
+    from .trainer import TrainerInfo, WeightcastTrainer
+    from .worker import WeightcastEngine
+
+#: What imports vLLM, and is imported when it is asked for.
+_LATER = {"TrainerInfo": "trainer", "WeightcastTrainer": "trainer", "WeightcastEngine": "worker"}
+
+__all__ = ["HTTPEngine", "TrainerInfo", "WeightcastEngine", "WeightcastTrainer", "layout", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    from .plugin import register
+
+    register()
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)

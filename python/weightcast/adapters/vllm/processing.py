@@ -130,10 +130,47 @@ def reload(model: nn.Module, config: Any) -> Callable[[Tensors], None]:
 
         with set_current_vllm_config(config), torch.no_grad():
             initialize_layerwise_reload(model)
-            model.load_weights(tensors)
-            finalize_layerwise_reload(model, config.model_config)
+            try:
+                model.load_weights(tensors)
+            except BaseException:
+                _forget_buffered(model)
+                raise
+            finally:
+                finalize_layerwise_reload(model, config.model_config)
+            for module in tied(model):
+                module.quant_method.process_weights_after_loading(module)
 
     return load
+
+
+def _forget_buffered(model: nn.Module) -> None:
+    """Lets go of tensors that vLLM keeps until their layer is complete: a later reload would count them
+    as its own, and process the layer before the last of its tensors has come."""
+    from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
+
+    for module in model.modules():
+        info = get_layerwise_info(module)
+        info.loaded_weights.clear()
+        info.load_numel = 0
+
+
+def tied(model: nn.Module) -> list[nn.Module]:
+    """Layers whose parameter is another's too, and was loaded there: a head that is tied to the
+    embedding, say. vLLM's reload processes the other one alone, and what was packed from the parameter
+    for this one stays as it was (0.32)."""
+    owned: set[int] = set()
+    found = []
+    for module in model.modules():
+        own = {id(p) for p in module._parameters.values() if p is not None}
+        if own & owned and _packs_beside(module):
+            found.append(module)
+        owned |= own
+    return found
+
+
+def _packs_beside(module: nn.Module) -> bool:
+    """Whether processing leaves the layer's parameter as it is, so that it can be done again."""
+    return type(getattr(module, "quant_method", None)).__name__ == "UnquantizedEmbeddingMethod"
 
 
 def redo(model: nn.Module, config: Any) -> Callable[[], None]:

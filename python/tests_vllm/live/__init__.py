@@ -1,0 +1,1 @@
+"""vLLM engines that run, updated where they run."""

@@ -1,0 +1,111 @@
+"""A program: vLLM's `LLM` in this process, in one of its own, or on two tensor-parallel workers, follows a
+trainer over our weight-transfer backend. Prints what it generated as JSON.
+
+    program.py in_process|separate|tp2
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ |= {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0" if sys.argv[1] == "in_process" else "1",
+}
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import tests_vllm  # noqa: F401  the CPU's kernels, before vLLM chooses them
+
+# isort: split
+
+from vllm import LLM, SamplingParams
+
+import weightcast as wc
+from tests_vllm.live.weights import Held, Model
+from weightcast.adapters.vllm import TrainerInfo, WeightcastTrainer
+
+
+class Local:
+    """An engine of this program, as its trainer sees it."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self.seconds: dict[str, float] = {}
+
+    def init_weight_transfer_engine(self, init_info: dict) -> None:
+        self._llm.init_weight_transfer_engine({"init_info": init_info})
+
+    def start_weight_update(self) -> None:
+        self._llm.start_weight_update()
+
+    def update_weights(self, update_info: dict) -> None:
+        began = time.monotonic()
+        self._llm.update_weights({"update_info": update_info})
+        self.seconds["fetch"] = time.monotonic() - began
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        began = time.monotonic()
+        self._llm.finish_weight_update(weight_version)
+        self.seconds["install"] = time.monotonic() - began
+
+
+def engine(directory: Path, **options: object) -> LLM:
+    return LLM(
+        model=str(directory), skip_tokenizer_init=True, enforce_eager=True, dtype="bfloat16",
+        max_model_len=64, seed=0, disable_log_stats=True, **options,
+    )
+
+
+def generate(llm: LLM) -> list:
+    params = SamplingParams(max_tokens=12, temperature=0, detokenize=False, logprobs=1)
+    (out,) = llm.generate([{"prompt_token_ids": [1, 2, 3]}], params, use_tqdm=False)
+    llm.reset_prefix_cache()
+    said = out.outputs[0]
+    return [list(said.token_ids), [max(p.logprob for p in at.values()) for at in said.logprobs]]
+
+
+def main(way: str) -> None:
+    model = Model(Path(tempfile.mkdtemp()))
+    spread = {"tensor_parallel_size": 2} if way == "tp2" else {}
+    said, seconds = {}, []
+    for version in (2, 3):
+        # What an engine says that has loaded the checkpoint itself.
+        model.save(version)
+        fresh = engine(model.directory, **spread)
+        said[f"fresh {version}"] = generate(fresh)
+        end(fresh)
+    model.save(1)
+    with wc.serve() as server:
+        llm = engine(model.directory, weight_transfer_config={"backend": "weightcast"}, **spread)
+        said["loaded"] = generate(llm)
+        held = Held(model.values(2))
+        client = Local(llm)
+        sync = WeightcastTrainer.trainer_init(
+            TrainerInfo(rank=0, server=server.address), client=client, source=held
+        )
+        for version in (2, 3, 1):
+            held.become(model.values(version))
+            number = sync.send_weights()
+            said[f"updated {version}"] = generate(llm)
+            seconds.append(dict(client.seconds))
+            assert llm.get_weight_version() == str(number)
+        sync.shutdown()
+        end(llm)
+    print(json.dumps({"said": said, "seconds": seconds}))
+
+
+def end(llm: LLM) -> None:
+    llm.llm_engine.engine_core.shutdown()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+    sys.stdout.flush()

@@ -1,0 +1,102 @@
+"""A trainer, engines and a reference server in processes of their own, and the places where tests hold them."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..processes import Server
+from .server import HERE, SOON, VllmServer
+from .weights import Model
+
+
+class Trainer:
+    """`trainer_program.py`."""
+
+    def __init__(self, server: Server, directory: Path, name: str, engines: list[VllmServer]) -> None:
+        urls = [engine.url for engine in engines]
+        command = [sys.executable, HERE / "trainer_program.py", server.address, directory, name, *urls]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+        assert self.hears() == "joined"
+
+    def send(self, weights: int) -> None:
+        """Has it update the engines; `hears` says how that ended."""
+        self._child.stdin.write(f"{weights}\n")
+        self._child.stdin.flush()
+
+    def hears(self) -> str:
+        return self._child.stdout.readline().strip()
+
+    def update(self, weights: int) -> str:
+        self.send(weights)
+        return self.hears()
+
+    def kill(self) -> None:
+        self._child.kill()
+        self._child.wait()
+        self._child.stdin.close()
+        self._child.stdout.close()
+
+
+class Stops:
+    """Where an engine's worker is held, or fails: see `stops`."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.directory = directory
+
+    def hold(self, place: str) -> None:
+        (self.directory / f"{place}.hold").touch()
+
+    def fail(self, place: str) -> None:
+        (self.directory / f"{place}.fail").touch()
+
+    def reached(self, place: str) -> int:
+        """Waits until a worker is held there; its process."""
+        end = time.monotonic() + SOON
+        while not (self.directory / f"{place}.reached").exists():
+            assert time.monotonic() < end, f"no worker came to {place}"
+            time.sleep(0.01)
+        return int((self.directory / f"{place}.reached").read_text())
+
+    def clear(self) -> None:
+        for file in self.directory.iterdir():
+            file.unlink()
+
+
+class Rig:
+    """Everything, in one directory, ended together."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.model = Model(directory / "model")
+        self.server = Server()
+        self._ending: list[Any] = []
+        self._engines = 0
+
+    def checkpoint(self, weights: int) -> Path:
+        """The directory of a model with a checkpoint."""
+        model = Model(self.directory / f"checkpoint-{weights}")
+        model.save(weights)
+        return model.directory
+
+    def engine(self, model: Path, *options: str, stops: Stops | None = None) -> VllmServer:
+        self._engines += 1
+        log = self.directory / f"engine-{self._engines}.log"
+        started = VllmServer(model, log, *options, stops=None if stops is None else stops.directory)
+        self._ending.append(started)
+        return started
+
+    def trainer(self, name: str, *engines: VllmServer) -> Trainer:
+        started = Trainer(self.server, self.directory / "model", name, list(engines))
+        self._ending.append(started)
+        return started
+
+    def end(self) -> None:
+        for each in self._ending:
+            each.kill()
+        self.server.stop()

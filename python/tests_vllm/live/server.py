@@ -1,0 +1,92 @@
+"""A vLLM server as a user starts it, in processes of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+#: Seconds in which a server must be up, and a request answered, on a busy machine too.
+SOON = 240.0
+
+HERE = Path(__file__).parent
+
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(HERE / "site"), str(HERE.parents[1])]),
+}
+
+
+class VllmServer:
+    """`python -m vllm.entrypoints.openai.api_server`, in a process group of its own."""
+
+    def __init__(self, model: Path, log: Path, *options: str, stops: Path | None = None) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = log
+        command = [
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),
+            "--served-model-name", "m", "--skip-tokenizer-init", "--enforce-eager", "--dtype", "bfloat16",
+            "--max-model-len", "64", "--host", "127.0.0.1", "--port", str(port), "--enable-scale-out",
+            "--weight-transfer-config", '{"backend": "weightcast"}', *options,
+        ]  # fmt: skip
+        extra = {} if stops is None else {"WEIGHTCAST_TEST_STOPS": str(stops)}
+        with log.open("w") as said:
+            self._child = subprocess.Popen(
+                command, env=os.environ | ENVIRONMENT | extra, stdout=said, stderr=said, start_new_session=True
+            )
+
+    def up(self) -> "VllmServer":
+        """Waits until it answers."""
+        end = time.monotonic() + SOON
+        while time.monotonic() < end:
+            assert self._child.poll() is None, self.log.read_text()[-4000:]
+            try:
+                urllib.request.urlopen(f"{self.url}/health", timeout=5).close()
+                return self
+            except OSError:
+                time.sleep(0.2)
+        raise AssertionError(f"not up: {self.log.read_text()[-4000:]}")
+
+    def ask(self, path: str, body: Any) -> Any:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=SOON) as answer:
+            return json.load(answer)
+
+    def generate(self, tokens: int = 12) -> tuple[list[int], list[dict[str, Any]]]:
+        """Tokens, and the versions that they are stamped with."""
+        sampling = {"max_tokens": tokens, "temperature": 0, "detokenize": False}
+        body = {"model": "m", "token_ids": [1, 2, 3], "sampling_params": sampling}
+        (said,) = self.ask("inference/v1/generate", body | {"return_weight_versions": True})["choices"]
+        return said["token_ids"], said["weight_versions"]
+
+    def ended(self) -> bool:
+        """Waits for its end; whether there was one."""
+        try:
+            self._child.wait(SOON)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kills all of its processes."""
+        try:
+            os.killpg(self._child.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._child.wait()

@@ -1,0 +1,82 @@
+"""Places in an engine's worker where a test may hold it, or have it fail.
+
+A test names a directory in `WEIGHTCAST_TEST_STOPS`. A worker that comes by a place `p` looks for `p.hold` there
+(it writes its number to `p.reached` and waits until `p.hold` is gone) or `p.fail` (it raises).
+"""
+
+import importlib.abc
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+#: Places: before and after these methods of `EngineShard`, and once within the installing.
+METHODS = ("fetch", "install")
+
+
+def pass_by(place: str) -> None:
+    """Holds or fails if the test asks for it."""
+    directory = Path(os.environ["WEIGHTCAST_TEST_STOPS"])
+    if (directory / f"{place}.fail").exists():
+        raise RuntimeError(f"the test has {place} fail")
+    hold = directory / f"{place}.hold"
+    if hold.exists():
+        draft = directory / f"{place}.draft"
+        draft.write_text(str(os.getpid()))
+        draft.rename(directory / f"{place}.reached")
+        while hold.exists():
+            time.sleep(0.01)
+
+
+def place() -> None:
+    """Puts the places into `EngineShard` when it is imported, if a test asks for them."""
+    if "WEIGHTCAST_TEST_STOPS" in os.environ:
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Wraps the module once it has been executed."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != "weightcast.adapters.engine.shard":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+
+        def execute(module: Any) -> None:
+            run(module)
+            for method in METHODS:
+                _wrap(module.EngineShard, method)
+            _within(module)
+
+        spec.loader.exec_module = execute
+        return spec
+
+
+def _wrap(kind: Any, method: str) -> None:
+    call = getattr(kind, method)
+
+    def stopping(self: Any, *arguments: Any, **named: Any) -> Any:
+        pass_by(f"before-{method}")
+        done = call(self, *arguments, **named)
+        pass_by(f"after-{method}")
+        return done
+
+    setattr(kind, method, stopping)
+
+
+def _within(module: Any) -> None:
+    """Half of the tensors are in place."""
+    from weightcast.adapters.live.through_loader import ThroughLoader
+
+    tensors = ThroughLoader._tensors
+
+    def half(self: Any) -> Any:
+        listed = list(tensors(self))
+        yield from listed[: len(listed) // 2]
+        pass_by("within-install")
+        yield from listed[len(listed) // 2 :]
+
+    ThroughLoader._tensors = half

@@ -1,0 +1,38 @@
+"""A program: a trainer that updates engines, once for each line that it hears: `NUMBER`, whose weights are
+`Model.values(NUMBER)`. Says the version, or the error.
+
+    trainer_program.py SERVER DIRECTORY NAME URL...
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import tests_vllm  # noqa: F401
+
+# isort: split
+
+from tests_vllm.live.weights import Held, Model
+from weightcast.adapters.vllm import HTTPEngine, TrainerInfo, WeightcastTrainer
+
+
+def main(server: str, directory: str, name: str, *urls: str) -> None:
+    model = Model(Path(directory))
+    held = Held(model.values(0))
+    sync = WeightcastTrainer.trainer_init(
+        TrainerInfo(rank=0, server=server, name=name, deadline=60.0),
+        client=[HTTPEngine(url) for url in urls],
+        source=held,
+    )
+    print("joined", flush=True)
+    for line in sys.stdin:
+        held.become(model.values(int(line)))
+        try:
+            print("sent", sync.send_weights(), flush=True)
+        except Exception as error:
+            print("failed", str(error).replace("\n", " "), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

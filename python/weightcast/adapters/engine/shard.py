@@ -1,0 +1,176 @@
+"""One worker of a live engine: fetches versions, installs them, and knows what its parameters hold."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+from typing import Any
+
+from ... import _core, selector
+from ...condition import available
+from ...handle import Handle, open
+from ...replica import Replica
+from ..catalog import catalog_of
+from ..live.layout import LiveLayout
+from .settings import Settings
+
+#: Seconds that leaving the job may take.
+LEAVING = 5.0
+
+#: Reads the engine's layout by a catalog of what is published.
+Read = Callable[[Any], LiveLayout]
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What a worker's parameters hold."""
+
+    #: The version installed last; None for the weights that the engine loaded by itself.
+    installed: int | None
+    #: The version that has arrived whole and verified beside them, and is not installed.
+    fetched: int | None
+    #: Why the parameters are no whole version, if they are not: then the engine must not generate.
+    incomplete: str | None
+
+
+class EngineShard:
+    """One worker's part in an engine's updates. All workers of the engine make the same calls.
+
+    `fetch` brings a version, `install` puts it in place. With staged landing the engine may generate
+    until `install`, and a failure before that leaves the engine as it was; a failed `install` may be
+    called again, since the fetched version stays. With landing in place, the engine is paused before
+    `fetch`, and a failure leaves it empty until a later update succeeds.
+    """
+
+    def __init__(
+        self, settings: Settings, replica: Replica, read: Read, *, installed: int | None = None
+    ) -> None:
+        """Joins the job. The layout is read at once if it is known by now what is published, so that
+        names which do not match are an error here, and otherwise in the first `fetch`. `installed` is
+        the version that the parameters hold."""
+        self.settings = settings
+        self._read = read
+        self._live: LiveLayout | None = None
+        self._installed = installed
+        self._fetched: int | None = None
+        self._incomplete: str | None = None
+        self._fetching: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="weightcast-fetch")
+        self._handle = self._open(replica)
+        try:
+            if settings.catalog is not None:
+                self._negotiate(catalog_of(settings.catalog), settings.deadline)
+            elif self._handle.list(deadline=settings.deadline):
+                self._negotiate(self._handle.catalog(deadline=settings.deadline), settings.deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, replica: Replica) -> Handle:
+        settings = self.settings
+        return open(
+            settings.model,
+            replica,
+            server=settings.server,
+            token_file=settings.token_file,
+            job=settings.job,
+            deadline=settings.deadline,
+        )
+
+    def _negotiate(self, catalog: Any, deadline: float) -> None:
+        live = self._read(catalog)
+        self._handle.register(
+            live.layout(stage=True, beside=self.settings.landing == "staged"), deadline=deadline
+        )
+        self._live = live
+
+    @property
+    def state(self) -> EngineState:
+        """What the parameters hold now."""
+        return EngineState(self._installed, self._fetched, self._incomplete)
+
+    @property
+    def handle(self) -> Handle:
+        """The handle of this worker."""
+        return self._handle
+
+    def check_serving(self) -> None:
+        """Raises if the parameters are no whole version: the engine must not generate then."""
+        if self._incomplete is not None:
+            raise _core.WeightcastError(self._incomplete)
+
+    def fetch(
+        self,
+        version: selector.Selector | int | str = "latest",
+        *,
+        wait: bool = True,
+        deadline: float | None = None,
+        allow_rollback: bool = False,
+    ) -> None:
+        """Brings a version and verifies it. Without `wait` (staged landing only) returns at once, and
+        `install` waits for the rest. An earlier fetch ends first, and its error is nobody's any more."""
+        if self._fetching is not None:
+            wait_for([self._fetching])
+            self._fetching = None
+        seconds = self.settings.deadline if deadline is None else deadline
+        if not wait and not self._lands_beside:
+            raise _core.Misuse(
+                "bytes that land in place change the parameters: pause the engine and fetch with wait=True, "
+                "or set landing='staged'"
+            )
+        if wait:
+            self._fetch(version, seconds, allow_rollback)
+        else:
+            self._fetching = self._thread.submit(self._fetch, version, seconds, allow_rollback)
+
+    def _fetch(self, version: selector.Selector | int | str, seconds: float, rollback: bool) -> None:
+        if self._live is None:
+            self._negotiate(self._handle.catalog(deadline=seconds), seconds)
+        if not self._lands_beside:
+            self._incomplete = f"version {version} was being fetched into the parameters: {AGAIN}"
+        self._fetched = None
+        end = time.monotonic() + seconds
+        # An update leaves alone what it holds if the version is not there yet; a fetch waits.
+        self._handle.wait(available(version), deadline=seconds)
+        left = max(0.0, end - time.monotonic())
+        self._handle.update(version, deadline=left, allow_rollback=rollback)
+        if isinstance(version, int) and self._handle.version != version:
+            raise _core.Misuse(
+                f"this engine holds version {self._handle.version}, and {version} is older; "
+                "fetch with allow_rollback=True to go back"
+            )
+        self._fetched = self._handle.version
+
+    @property
+    def _lands_beside(self) -> bool:
+        """Whether a fetch leaves the parameters alone."""
+        always = self._live is not None and self._live.always_beside
+        return always or self.settings.landing == "staged"
+
+    def install(self) -> int:
+        """Puts the fetched version in place, and returns its number. After an error the parameters may
+        be neither version: call again, or `fetch` another one."""
+        self._settle()
+        if self._fetched is None or self._live is None:
+            raise _core.Misuse("no version has been fetched; call fetch first")
+        version = self._fetched
+        self._incomplete = f"version {version} was being installed: {AGAIN}"
+        self._live.finish()
+        self._installed, self._fetched, self._incomplete = version, None, None
+        return version
+
+    def _settle(self) -> None:
+        """Waits for a fetch that was begun without waiting, and raises its error."""
+        if self._fetching is not None:
+            fetching, self._fetching = self._fetching, None
+            fetching.result()
+
+    def close(self) -> None:
+        """Leaves the job: nobody reads this worker's memory any more. The parameters stay as they are."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._handle.close(deadline=LEAVING)
+
+
+#: What ends an incomplete engine.
+AGAIN = "the engine generates nothing until an update succeeds; update again, or restart the engine"

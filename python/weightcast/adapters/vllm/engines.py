@@ -1,0 +1,126 @@
+"""The engines of a trainer, updated together: all of them serve the new version, or all the old one."""
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ... import _core
+
+log = logging.getLogger("weightcast")
+
+#: How often installing is tried: the fetched version stays beside the parameters.
+TRIES = 2
+
+
+class Engines:
+    """One or more engines, each a client with the methods of vLLM's `VLLMWeightSyncClient`; `pause`,
+    `resume` and `states`, if it has them, are used too."""
+
+    def __init__(self, clients: Iterable[Any]) -> None:
+        self._clients = list(clients)
+        if not self._clients:
+            raise _core.Misuse("no engine to update; give at least one client")
+        self._threads = ThreadPoolExecutor(len(self._clients), thread_name_prefix="weightcast-engine")
+
+    def join(self, settings: dict[str, Any]) -> None:
+        """Has all engines join the job."""
+        self._all(lambda client: client.init_weight_transfer_engine(settings))
+
+    def begin(self) -> None:
+        """Begins an update on all engines. One that a lost trainer left open is abandoned first."""
+        self._all(_begin)
+
+    def abandon(self) -> None:
+        """Ends an update on all engines before anything was installed; they hold what they held."""
+        self._all(_abandon)
+
+    def fetch(self, version: int, *, wait: bool, deadline: float) -> None:
+        """Has all engines fetch a version."""
+        info = {"version": version, "wait": wait, "deadline": deadline}
+        self._all(lambda client: client.update_weights(info))
+
+    def pause(self, mode: str) -> None:
+        """Stops generation on all engines that can be paused."""
+        self._all(lambda client: _call(client, "pause", mode))
+
+    def resume(self) -> None:
+        """Has all engines generate on."""
+        self._all(lambda client: _call(client, "resume"))
+
+    def install(self, version: int) -> None:
+        """Has all engines, which are paused, install what they fetched, and then generate on.
+
+        Those that fail stay paused while the others go on with the new version: no engine serves the old
+        one beside it. If no engine holds the new version, and all are whole, all go on with the old one."""
+        outcomes = list(self._threads.map(lambda client: _install(client, version), self._clients))
+        failed = [(c, o) for c, o in zip(self._clients, outcomes, strict=True) if o is not None]
+        if len(failed) < len(self._clients):
+            for client in self._clients:
+                if client not in [c for c, _ in failed]:
+                    _call(client, "resume")
+        elif all(_whole(client) for client in self._clients):
+            self.resume()
+        if failed:
+            told = "; ".join(f"{_name(client)}: {error}" for client, error in failed)
+            raise _core.WeightcastError(
+                f"version {version} was not installed by {len(failed)} of {len(self._clients)} engines, "
+                f"which stay paused if their weights are incomplete or others went on: {told}"
+            )
+
+    def _all(self, call: Callable[[Any], None]) -> None:
+        """Calls every engine at once; waits for all before it raises the first error."""
+        calls = [self._threads.submit(call, client) for client in self._clients]
+        errors = [each.exception() for each in calls]
+        for error in errors:
+            if error is not None:
+                raise error
+
+
+def _begin(client: Any) -> None:
+    try:
+        client.start_weight_update()
+    except Exception as error:
+        log.warning("%s: %s; abandoning the update that is open", _name(client), error)
+        _abandon(client)
+        client.start_weight_update()
+
+
+def _abandon(client: Any) -> None:
+    try:
+        client.update_weights({"abandon": True})
+    except Exception as error:
+        # How the engine says that the update has ended.
+        log.debug("%s: %s", _name(client), error)
+
+
+def _install(client: Any, version: int) -> Exception | None:
+    """The error of the last try, if none succeeded."""
+    error: Exception | None = None
+    for _ in range(TRIES):
+        try:
+            client.finish_weight_update(str(version))
+            return None
+        except Exception as raised:
+            log.warning("%s: version %d not installed: %s", _name(client), version, raised)
+            error = raised
+    return error
+
+
+def _whole(client: Any) -> bool:
+    """Whether all workers of an engine say that they hold one and the same version, whole."""
+    try:
+        states = client.states()
+    except Exception:
+        return False
+    return all(s.incomplete is None for s in states) and len({s.installed for s in states}) == 1
+
+
+def _call(client: Any, method: str, *arguments: Any) -> None:
+    found = getattr(client, method, None)
+    if found is not None:
+        found(*arguments)
+
+
+def _name(client: Any) -> str:
+    return str(getattr(client, "base_url", type(client).__name__))

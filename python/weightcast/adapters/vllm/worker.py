@@ -1,0 +1,139 @@
+"""The worker's side of vLLM's weight-transfer interface.
+
+vLLM calls, on every worker of an engine: `init_transfer_engine` once; then for each update
+`start_weight_update`, `update_weights` (the fetch), `finish_weight_update` (the install).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from vllm.distributed.weight_transfer.base import WeightTransferEngine
+
+from ... import _core
+from ..engine import EngineShard, EngineState, Settings
+from .identity import replica_of
+from .loader import loaded_version
+from .model import read
+from .serving import refuse_incomplete
+
+
+@dataclass(kw_only=True)
+class UpdateInfo:
+    """One `update_weights` request: which version to fetch, by when.
+
+    Without `wait` the request returns at once, the engine generates on, and `finish_weight_update` waits
+    for the rest; the trainer learns from the reference server when the version has arrived.
+    """
+
+    version: int | str = "latest"
+    wait: bool = True
+    #: Seconds; by default those of the settings.
+    deadline: float | None = None
+    #: Whether an older version than the one held may be taken.
+    allow_rollback: bool = False
+    #: Ends an update without fetching: the engine keeps what it has.
+    abandon: bool = False
+
+
+class Abandoned(Exception):
+    """An update was ended by whoever had begun it, or by who came after."""
+
+
+class WeightcastEngine(WeightTransferEngine):
+    """Fetches and installs versions on one vLLM worker."""
+
+    init_info_cls = Settings
+    update_info_cls = UpdateInfo
+    # A draft model has a layout of its own, which is not read yet: see `_refuse_draft`.
+    supports_draft_weight_update = False
+
+    def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
+        super().__init__(config, vllm_config, device, model)
+        self._shard: EngineShard | None = None
+        refuse_incomplete()
+
+    def init_transfer_engine(self, init_info: Settings) -> None:
+        """Joins the job. A second call with the same settings (of a trainer that was started again)
+        changes nothing; with others, this worker leaves the job and joins the other."""
+        if self._shard is not None and self._shard.settings == init_info:
+            return
+        self.shutdown()
+        self._refuse_draft(init_info)
+        replica = replica_of(self.vllm_config, init_info)
+        installed = loaded_version(self.model)
+        self._shard = EngineShard(init_info, replica, self._read(init_info), installed=installed)
+
+    def start_weight_update(self) -> None:
+        """Begins an update. Nothing changes yet: the engine may generate until `finish_weight_update`."""
+        self._joined()
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        """Fetches a version; `update_info` has the fields of `UpdateInfo`."""
+        self.receive_weights(self.parse_update_info(update_info))
+
+    def receive_weights(self, update_info: UpdateInfo) -> None:
+        """Fetches a version, and verifies it."""
+        if update_info.abandon:
+            # vLLM ends an update when this raises, and has no other way to end one.
+            raise Abandoned("the update was abandoned, as asked; the engine holds what it held")
+        self._joined().fetch(
+            update_info.version,
+            wait=update_info.wait,
+            deadline=update_info.deadline,
+            allow_rollback=update_info.allow_rollback,
+        )
+
+    def finish_weight_update(self) -> None:
+        """Puts the fetched version in place. After an error the worker refuses to run its model until
+        an update succeeds."""
+        self._joined().install()
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
+
+    @property
+    def state(self) -> EngineState | None:
+        """What the worker's parameters hold, once it has joined a job."""
+        return None if self._shard is None else self._shard.state
+
+    def check_serving(self) -> None:
+        """Raises if the worker's parameters are no whole version."""
+        if self._shard is not None:
+            self._shard.check_serving()
+
+    def shutdown(self) -> None:
+        """Leaves the job. The parameters stay as they are."""
+        if self._shard is not None:
+            shard, self._shard = self._shard, None
+            shard.close()
+
+    def _joined(self) -> EngineShard:
+        if self._shard is None:
+            raise _core.Misuse(
+                "this engine has not joined a job: call init_weight_transfer_engine "
+                '({"model": ..., "server": ...}) first'
+            )
+        return self._shard
+
+    def _refuse_draft(self, settings: Settings) -> None:
+        speculative = self.vllm_config.speculative_config
+        if speculative is None or speculative.draft_model_config is None or settings.draft == "stale":
+            return
+        raise _core.Misuse(
+            f"this engine guesses tokens with a draft model ({speculative.method}), which updates would "
+            "leave as it was loaded; accept that with draft='stale' in init_info, or start the engine "
+            "without it"
+        )
+
+    def _read(self, settings: Settings) -> Any:
+        def read_layout(catalog: Any) -> Any:
+            return read(
+                self.model,
+                catalog,
+                vllm_config=self.vllm_config,
+                unused=settings.unused,
+                unsourced=settings.unsourced,
+                rename=settings.known_name if settings.prefix else None,
+            )
+
+        return read_layout
