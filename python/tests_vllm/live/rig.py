@@ -1,9 +1,11 @@
 """A trainer, engines and a reference server in processes of their own, and the places where tests hold them."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,17 @@ from .weights import Model
 class Trainer:
     """`trainer_program.py`."""
 
-    def __init__(self, server: Server, directory: Path, name: str, engines: list[VllmServer]) -> None:
-        urls = [engine.url for engine in engines]
+    def __init__(
+        self, server: Server, directory: Path, name: str, urls: list[str], rank: Mapping[str, str] = {}
+    ) -> None:
         command = [sys.executable, HERE / "trainer_program.py", server.address, directory, name, *urls]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", **rank}
         )
+
+    def joined(self) -> "Trainer":
         assert self.hears() == "joined"
+        return self
 
     def send(self, weights: int) -> None:
         """Has it update the engines; `hears` says how that ended."""
@@ -55,6 +61,9 @@ class Stops:
     def fail(self, place: str) -> None:
         (self.directory / f"{place}.fail").touch()
 
+    def fail_once(self, place: str) -> None:
+        (self.directory / f"{place}.once").touch()
+
     def reached(self, place: str) -> int:
         """Waits until a worker is held there; its process."""
         end = time.monotonic() + SOON
@@ -84,17 +93,38 @@ class Rig:
         model.save(weights)
         return model.directory
 
-    def engine(self, model: Path, *options: str, stops: Stops | None = None) -> VllmServer:
+    def engine(
+        self, model: Path, *options: str, stops: Stops | None = None, interface: bool = True
+    ) -> VllmServer:
+        """With `interface`, it is started with our weight-transfer backend."""
         self._engines += 1
         log = self.directory / f"engine-{self._engines}.log"
+        if interface:
+            options = (*options, "--weight-transfer-config", '{"backend": "weightcast"}')
         started = VllmServer(model, log, *options, stops=None if stops is None else stops.directory)
         self._ending.append(started)
         return started
 
-    def trainer(self, name: str, *engines: VllmServer) -> Trainer:
-        started = Trainer(self.server, self.directory / "model", name, list(engines))
+    def trainer(self, name: str, *engines: VllmServer, extended: Sequence[VllmServer] = ()) -> Trainer:
+        """Of engines, and of those that have the worker extension."""
+        urls = [*(engine.url for engine in engines), *(f"+{engine.url}" for engine in extended)]
+        started = Trainer(self.server, self.directory / "model", name, urls)
         self._ending.append(started)
-        return started
+        return started.joined()
+
+    def sharded_trainer(self, ranks: int, *engines: VllmServer) -> list[Trainer]:
+        """The ranks of a trainer sharded by FSDP2; rank 0 talks to the engines."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        urls = [engine.url for engine in engines]
+        started = [
+            Trainer(self.server, self.directory / "model", "sharded", urls, common | {"RANK": str(rank)})
+            for rank in range(ranks)
+        ]
+        self._ending += started
+        return [rank.joined() for rank in started]
 
     def end(self) -> None:
         for each in self._ending:

@@ -12,6 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from weightcast.adapters.vllm import HTTPEngine
+
 #: Seconds in which a server must be up, and a request answered, on a busy machine too.
 SOON = 240.0
 
@@ -42,7 +44,7 @@ class VllmServer:
             sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),
             "--served-model-name", "m", "--skip-tokenizer-init", "--enforce-eager", "--dtype", "bfloat16",
             "--max-model-len", "64", "--host", "127.0.0.1", "--port", str(port), "--enable-scale-out",
-            "--weight-transfer-config", '{"backend": "weightcast"}', *options,
+            *options,
         ]  # fmt: skip
         extra = {} if stops is None else {"WEIGHTCAST_TEST_STOPS": str(stops)}
         with log.open("w") as said:
@@ -68,6 +70,10 @@ class VllmServer:
         with urllib.request.urlopen(request, timeout=SOON) as answer:
             return json.load(answer)
 
+    def post(self, path: str) -> None:
+        request = urllib.request.Request(f"{self.url}/{path}", b"", method="POST")
+        urllib.request.urlopen(request, timeout=SOON).close()
+
     def generate(self, tokens: int = 12) -> tuple[list[int], list[dict[str, Any]]]:
         """Tokens, and the versions that they are stamped with."""
         sampling = {"max_tokens": tokens, "temperature": 0, "detokenize": False}
@@ -75,13 +81,17 @@ class VllmServer:
         (said,) = self.ask("inference/v1/generate", body | {"return_weight_versions": True})["choices"]
         return said["token_ids"], said["weight_versions"]
 
-    def ended(self) -> bool:
-        """Waits for its end; whether there was one."""
+    def client(self) -> HTTPEngine:
+        """As its trainer sees it."""
+        return HTTPEngine(self.url, timeout=SOON)
+
+    def is_gone(self) -> bool:
+        """Whether it has ended, or answers that it is not well."""
         try:
-            self._child.wait(SOON)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+            urllib.request.urlopen(f"{self.url}/health", timeout=5).close()
+        except OSError:
+            self.kill()
+        return self._child.poll() is not None
 
     def kill(self) -> None:
         """Kills all of its processes."""

@@ -1,7 +1,7 @@
 """Places in an engine's worker where a test may hold it, or have it fail.
 
 A test names a directory in `WEIGHTCAST_TEST_STOPS`. A worker that comes by a place `p` looks for `p.hold` there
-(it writes its number to `p.reached` and waits until `p.hold` is gone) or `p.fail` (it raises).
+(it writes its number to `p.reached` and waits until `p.hold` is gone), `p.fail` (it raises), or `p.once` (it raises this one time).
 """
 
 import importlib.abc
@@ -20,6 +20,10 @@ def pass_by(place: str) -> None:
     directory = Path(os.environ["WEIGHTCAST_TEST_STOPS"])
     if (directory / f"{place}.fail").exists():
         raise RuntimeError(f"the test has {place} fail")
+    once = directory / f"{place}.once"
+    if once.exists():
+        once.unlink()
+        raise RuntimeError(f"the test has {place} fail once")
     hold = directory / f"{place}.hold"
     if hold.exists():
         draft = directory / f"{place}.draft"

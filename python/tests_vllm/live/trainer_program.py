@@ -2,8 +2,11 @@
 `Model.values(NUMBER)`. Says the version, or the error.
 
     trainer_program.py SERVER DIRECTORY NAME URL...
+
+With torchrun's variables in the environment, it is a rank of a trainer sharded by FSDP2. An engine that has the worker extension has a `+` before its address.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +16,9 @@ import tests_vllm  # noqa: F401
 
 # isort: split
 
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
 from tests_vllm.live.weights import Held, Model
 from weightcast.adapters.vllm import HTTPEngine, TrainerInfo, WeightcastTrainer
 
@@ -20,9 +26,13 @@ from weightcast.adapters.vllm import HTTPEngine, TrainerInfo, WeightcastTrainer
 def main(server: str, directory: str, name: str, *urls: str) -> None:
     model = Model(Path(directory))
     held = Held(model.values(0))
+    rank = int(os.environ.get("RANK", "0"))
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+        fully_shard(held)
     sync = WeightcastTrainer.trainer_init(
-        TrainerInfo(rank=0, server=server, name=name, deadline=60.0),
-        client=[HTTPEngine(url) for url in urls],
+        TrainerInfo(rank=rank, server=server, name=name, deadline=60.0),
+        client=[HTTPEngine(url.lstrip("+"), timeout=60.0, extension=url[0] == "+") for url in urls],
         source=held,
     )
     print("joined", flush=True)

@@ -1,11 +1,14 @@
 """A tiny Qwen2: its checkpoints on disk, and as a trainer holds them."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ..configs import config
 from ..rules import Rules
@@ -20,11 +23,11 @@ Values = dict[str, torch.Tensor]
 class Model:
     """One family, drawn once."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, sizes: Mapping[str, Any] = SIZES) -> None:
         """Writes the config of the model into `directory`."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self._catalog = Rules(config("qwen2", random.Random("qwen2")) | SIZES, directory).catalog()
+        self._catalog = Rules(config("qwen2", random.Random("qwen2")) | sizes, directory).catalog()
 
     def values(self, version: int) -> Values:
         """A checkpoint of small values: layers neither saturate nor vanish."""
@@ -56,4 +59,7 @@ class Held(nn.Module):
         """What an optimizer step would do."""
         with torch.no_grad():
             for name, parameter in self.named_parameters():
-                parameter.copy_(values[name])
+                value = values[name]
+                if isinstance(parameter, DTensor):
+                    value = distribute_tensor(value, parameter.device_mesh, parameter.placements)
+                parameter.copy_(value)

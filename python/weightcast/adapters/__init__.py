@@ -3,6 +3,7 @@
 `weightcast.adapters.vllm` reads vLLM models, `weightcast.adapters.sglang` SGLang's. Each imports its
 engine only when used. `catalog` says what is published; the other folders are what adapters share:
 
+- `engine`: one worker of an engine that runs, in an update
 - `recording`: what a loader does with published tensors
 - `boxes`: strided views and pieces as boxes of tensors
 - `live`: the layout that comes of both, and what follows an update

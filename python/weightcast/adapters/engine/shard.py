@@ -32,6 +32,8 @@ class EngineState:
     fetched: int | None
     #: Why the parameters are no whole version, if they are not: then the engine must not generate.
     incomplete: str | None
+    #: How the last fetch failed, if it failed.
+    failed: str | None = None
 
 
 class EngineShard:
@@ -55,6 +57,9 @@ class EngineShard:
         self._installed = installed
         self._fetched: int | None = None
         self._incomplete: str | None = None
+        self._failed: str | None = None
+        #: Whether `install` has been done in this update.
+        self._repeatable = False
         self._fetching: Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="weightcast-fetch")
         self._handle = self._open(replica)
@@ -88,7 +93,7 @@ class EngineShard:
     @property
     def state(self) -> EngineState:
         """What the parameters hold now."""
-        return EngineState(self._installed, self._fetched, self._incomplete)
+        return EngineState(self._installed, self._fetched, self._incomplete, self._failed)
 
     @property
     def handle(self) -> Handle:
@@ -99,6 +104,10 @@ class EngineShard:
         """Raises if the parameters are no whole version: the engine must not generate then."""
         if self._incomplete is not None:
             raise _core.WeightcastError(self._incomplete)
+
+    def begin(self) -> None:
+        """Begins an update: nothing that came before counts as its install."""
+        self._repeatable = False
 
     def fetch(
         self,
@@ -113,6 +122,8 @@ class EngineShard:
         if self._fetching is not None:
             wait_for([self._fetching])
             self._fetching = None
+        self._failed = None
+        self._repeatable = False
         seconds = self.settings.deadline if deadline is None else deadline
         if not wait and not self._lands_beside:
             raise _core.Misuse(
@@ -125,6 +136,13 @@ class EngineShard:
             self._fetching = self._thread.submit(self._fetch, version, seconds, allow_rollback)
 
     def _fetch(self, version: selector.Selector | int | str, seconds: float, rollback: bool) -> None:
+        try:
+            self._bring(version, seconds, rollback)
+        except BaseException as error:
+            self._failed = str(error)
+            raise
+
+    def _bring(self, version: selector.Selector | int | str, seconds: float, rollback: bool) -> None:
         if self._live is None:
             self._negotiate(self._handle.catalog(deadline=seconds), seconds)
         if not self._lands_beside:
@@ -150,15 +168,41 @@ class EngineShard:
 
     def install(self) -> int:
         """Puts the fetched version in place, and returns its number. After an error the parameters may
-        be neither version: call again, or `fetch` another one."""
+        be neither version: call again, or `fetch` another one. A second call within an update changes
+        nothing: workers that have installed are asked again when another one has failed."""
         self._settle()
+        if self._repeatable and self._installed is not None:
+            return self._installed
         if self._fetched is None or self._live is None:
             raise _core.Misuse("no version has been fetched; call fetch first")
         version = self._fetched
         self._incomplete = f"version {version} was being installed: {AGAIN}"
         self._live.finish()
         self._installed, self._fetched, self._incomplete = version, None, None
+        self._repeatable = True
         return version
+
+    def withdraw(self) -> None:
+        """Before the engine's memory goes for a while (it sleeps): nobody reads the parameters any more.
+        All workers call. The next `fetch` registers the memory again."""
+        if self._fetching is not None:
+            wait_for([self._fetching])
+        if self._live is not None and not self._lands_beside:
+            self._handle.unregister(deadline=self.settings.deadline)
+            self._live = None
+
+    def discard(self) -> None:
+        """The engine's parameters have gone: it may not generate until a version is installed. What lies
+        beside them is still there, and can be installed again."""
+        self.withdraw()
+        self._incomplete = f"the engine slept and discarded its weights: {AGAIN}"
+        held = self._handle.version if self._live is not None else None
+        self._fetched, self._repeatable = held, False
+
+    def restore(self) -> None:
+        """Installs the version that lies beside parameters that were discarded, if one does."""
+        if self._incomplete is not None and self._fetched is not None:
+            self.install()
 
     def _settle(self) -> None:
         """Waits for a fetch that was begun without waiting, and raises its error."""

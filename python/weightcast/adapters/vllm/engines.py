@@ -1,6 +1,7 @@
 """The engines of a trainer, updated together: all of them serve the new version, or all the old one."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,6 +10,8 @@ from ... import _core
 
 log = logging.getLogger("weightcast")
 
+#: Seconds until an engine is asked how far it is, the first time and at most.
+FIRST_LOOK, LAST_LOOK = 0.002, 0.1
 #: How often installing is tried: the fetched version stays beside the parameters.
 TRIES = 2
 
@@ -35,9 +38,14 @@ class Engines:
         """Ends an update on all engines before anything was installed; they hold what they held."""
         self._all(_abandon)
 
-    def fetch(self, version: int, *, wait: bool, deadline: float) -> None:
-        """Has all engines fetch a version."""
-        info = {"version": version, "wait": wait, "deadline": deadline}
+    def fetch(self, version: int, *, deadline: float) -> None:
+        """Has all engines fetch a version, and waits until all have verified it. They generate meanwhile,
+        unless a client has no `states` that could be asked how far its engine is."""
+        self._all(lambda client: _fetch(client, version, deadline))
+
+    def fetch_in_place(self, version: int, *, deadline: float) -> None:
+        """Has all engines, which are paused, fetch a version into their parameters."""
+        info = {"version": version, "wait": True, "deadline": deadline}
         self._all(lambda client: client.update_weights(info))
 
     def pause(self, mode: str) -> None:
@@ -92,6 +100,26 @@ def _abandon(client: Any) -> None:
     except Exception as error:
         # How the engine says that the update has ended.
         log.debug("%s: %s", _name(client), error)
+
+
+def _fetch(client: Any, version: int, deadline: float) -> None:
+    background = hasattr(client, "states")
+    client.update_weights({"version": version, "wait": not background, "deadline": deadline})
+    end, pause = time.monotonic() + deadline, FIRST_LOOK
+    while background:
+        states = client.states()
+        failed = [state.failed for state in states if state.failed is not None]
+        if failed:
+            raise _core.WeightcastError(f"{_name(client)}: version {version} was not fetched: {failed[0]}")
+        if states and all(state.fetched == version for state in states):
+            return
+        if time.monotonic() > end:
+            raise _core.WeightcastError(
+                f"{_name(client)}: version {version} was not fetched within {deadline:.0f} s; "
+                "`weightcast why` tells what its replica waits for"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, LAST_LOOK)
 
 
 def _install(client: Any, version: int) -> Exception | None:

@@ -1,21 +1,24 @@
-"""What a vLLM worker says of its weights, and that it runs no model whose weights are incomplete."""
+"""What vLLM's workers ask of their weight-transfer engine, which vLLM has no hooks for: whether they may run
+the model, and what to do around a sleep."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 
-def refuse_incomplete() -> None:
-    """From now on, workers of this process ask their weight-transfer engine before they run the model.
+def watch_workers() -> None:
+    """Wraps, once, the methods of the worker classes of this process; adds `weightcast_state`.
 
-    vLLM has no hook for this: after an update that failed midway, its own engines generate on from
-    weights that are half new. The worker's `execute_model` is wrapped once, in every class that has one.
+    After an update that failed midway, vLLM's own engines generate on from weights that are half new; a
+    sleep of level 2 discards weights, and nobody looks whether they have come back.
     """
     from vllm.v1.worker.gpu_worker import Worker
 
     for kind in (Worker, *_below(Worker)):
-        if "execute_model" in vars(kind):
-            _wrap(kind)
+        for method, wrapped in (("execute_model", _run), ("sleep", _sleep), ("wake_up", _wake_up)):
+            if method in vars(kind):
+                _wrap(kind, method, wrapped)
     Worker.weightcast_state = _state
 
 
@@ -25,23 +28,39 @@ def _state(worker: Any) -> dict[str, Any] | None:
     return None if state is None else asdict(state)
 
 
+def _run(engine: Any, run: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    engine.check_serving()
+    return run(*arguments, **named)
+
+
+def _sleep(engine: Any, sleep: Callable[..., Any], level: int = 1) -> None:
+    engine.before_sleep(level)
+    sleep(level)
+
+
+def _wake_up(engine: Any, wake_up: Callable[..., Any], tags: list[str] | None = None) -> None:
+    wake_up(tags)
+    engine.after_wake(tags)
+
+
 def _below(kind: type) -> list[type]:
     found: list[Any] = list(kind.__subclasses__())
     return found + [further for direct in found for further in _below(direct)]
 
 
-def _wrap(kind: Any) -> None:
-    run = kind.execute_model
-    if hasattr(run, "asks_weightcast"):
+def _wrap(kind: Any, method: str, wrapped: Callable[..., Any]) -> None:
+    inner = getattr(kind, method)
+    if hasattr(inner, "asks_weightcast"):
         return
 
-    @functools.wraps(run)
-    def execute_model(self: Any, *arguments: Any, **named: Any) -> Any:
-        engine = getattr(self, "weight_transfer_engine", None)
-        check = getattr(engine, "check_serving", None)
-        if check is not None:
-            check()
-        return run(self, *arguments, **named)
+    @functools.wraps(inner)
+    def outer(self: Any, *arguments: Any, **named: Any) -> Any:
+        from .worker import WeightcastEngine
 
-    execute_model.asks_weightcast = True  # type: ignore[attr-defined]
-    kind.execute_model = execute_model
+        engine = getattr(self, "weight_transfer_engine", None)
+        if not isinstance(engine, WeightcastEngine):
+            return inner(self, *arguments, **named)
+        return wrapped(engine, functools.partial(inner, self), *arguments, **named)
+
+    outer.asks_weightcast = True  # type: ignore[attr-defined]
+    setattr(kind, method, outer)

@@ -12,12 +12,11 @@
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from vllm.distributed.weight_transfer.base import TrainerInitInfo, TrainerWeightTransferEngine
 
 from ... import _core
-from ...condition import held
 from ...handle import Handle, open
 from ..engine import Settings
 from .engines import Engines
@@ -43,7 +42,7 @@ class TrainerInfo(TrainerInitInfo):
     pause: str = field(default="abort", kw_only=True)
     #: Changes the layout before it is registered: FP8 on the way, say.
     rules: Rules | None = field(default=None, kw_only=True)
-    #: Seconds that one update may take.
+    #: Seconds that a fetch may take, and every other step.
     deadline: float = field(default=300.0, kw_only=True)
 
 
@@ -56,13 +55,20 @@ class WeightcastTrainer(TrainerWeightTransferEngine):
 
     init_info_cls = TrainerInfo
 
+    def __init__(self, *, client: Any, source: Any, is_sender: bool) -> None:
+        # Not the base class's, whose parameters change from one vLLM to the next.
+        self.client, self.source, self.is_sender = client, source, is_sender
+
     @classmethod
-    def trainer_init(cls, init_info: TrainerInfo, *, client: Any, source: Any = None) -> "WeightcastTrainer":
-        """Joins the job and has the engines join: `client` is one, or a list of several. `source` is a
+    def trainer_init(cls, *configured: Any, client: Any, source: Any = None, **named: Any) -> Self:
+        """Takes `init_info`, a `TrainerInfo`; some vLLM give their own configuration before that.
+
+        Joins the job and has the engines join: `client` is one, or a list of several. `source` is a
         torch module, vLLM's `ModuleSource` of one (both are published where they lie), or another
         `WeightSource` (which is copied)."""
         if source is None:
             raise _core.Misuse("source is missing: a torch module, or a vLLM WeightSource")
+        init_info: TrainerInfo = named["init_info"] if "init_info" in named else configured[-1]
         trainer = cls(client=client, source=source, is_sender=init_info.is_sender)
         trainer._join(init_info)
         return trainer
@@ -73,6 +79,7 @@ class WeightcastTrainer(TrainerWeightTransferEngine):
         self._engines = Engines(self.client if several else [self.client])
         #: The version published last.
         self.version = 0
+        self._staged = info.engine.get("landing", "staged") == "staged"
         self._weights: InPlace | Copied = source_of(self.source, info.rank)
         self._handle: Handle | None = None
         if self._weights.publishes:
@@ -106,35 +113,27 @@ class WeightcastTrainer(TrainerWeightTransferEngine):
             return self.version
         self._handle.publish(self.version, deadline=self._info.deadline)
         try:
-            self._update(self._handle, self.version)
+            if self.is_sender:
+                self._update_engines(self.version)
         finally:
-            self._handle.unpublish(deadline=self._info.deadline)
+            # The others wait here for rank 0, which waits for the engines.
+            self._handle.unpublish(deadline=2 * self._info.deadline)
         return self.version
 
-    def _update(self, handle: Handle, version: int) -> None:
-        info = self._info
-        staged = info.engine.get("landing", "staged") == "staged"
-        if self.is_sender:
-            self._engines.begin()
-        if not staged:
-            if self.is_sender:
-                self._engines.pause(info.pause)
-                # A failure leaves engines empty: they stay paused until an update succeeds.
-                self._engines.fetch(version, wait=True, deadline=info.deadline)
-                self._engines.install(version)
-            return
+    def _update_engines(self, version: int) -> None:
+        info, engines = self._info, self._engines
+        engines.begin()
         try:
-            if self.is_sender:
-                self._engines.fetch(version, wait=False, deadline=info.deadline)
-            # A call of the whole group: every trainer rank waits.
-            handle.wait(held(version), deadline=info.deadline)
+            if self._staged:
+                engines.fetch(version, deadline=info.deadline)
         except BaseException:
-            if self.is_sender:
-                self._engines.abandon()
+            engines.abandon()
             raise
-        if self.is_sender:
-            self._engines.pause(info.pause)
-            self._engines.install(version)
+        engines.pause(info.pause)
+        if not self._staged:
+            # A failure leaves engines empty: they stay paused until an update succeeds.
+            engines.fetch_in_place(version, deadline=info.deadline)
+        engines.install(version)
 
     def shutdown(self) -> None:
         """Leaves the job."""

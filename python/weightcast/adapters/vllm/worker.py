@@ -15,7 +15,7 @@ from ..engine import EngineShard, EngineState, Settings
 from .identity import replica_of
 from .loader import loaded_version
 from .model import read
-from .serving import refuse_incomplete
+from .serving import watch_workers
 
 
 @dataclass(kw_only=True)
@@ -51,7 +51,7 @@ class WeightcastEngine(WeightTransferEngine):
     def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
         super().__init__(config, vllm_config, device, model)
         self._shard: EngineShard | None = None
-        refuse_incomplete()
+        watch_workers()
 
     def init_transfer_engine(self, init_info: Settings) -> None:
         """Joins the job. A second call with the same settings (of a trainer that was started again)
@@ -60,13 +60,14 @@ class WeightcastEngine(WeightTransferEngine):
             return
         self.shutdown()
         self._refuse_draft(init_info)
+        self._refuse_moving_experts()
         replica = replica_of(self.vllm_config, init_info)
         installed = loaded_version(self.model)
         self._shard = EngineShard(init_info, replica, self._read(init_info), installed=installed)
 
     def start_weight_update(self) -> None:
         """Begins an update. Nothing changes yet: the engine may generate until `finish_weight_update`."""
-        self._joined()
+        self._joined().begin()
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
         """Fetches a version; `update_info` has the fields of `UpdateInfo`."""
@@ -101,11 +102,28 @@ class WeightcastEngine(WeightTransferEngine):
         if self._shard is not None:
             self._shard.check_serving()
 
+    def before_sleep(self, level: int) -> None:
+        """The worker is about to sleep: from level 1 on its memory goes, from level 2 on its weights."""
+        if self._shard is not None and level >= 2:
+            self._shard.discard()
+        elif self._shard is not None and level >= 1:
+            self._shard.withdraw()
+
+    def after_wake(self, tags: list[str] | None) -> None:
+        """The worker has woken up. Weights that were discarded come back from the memory beside them."""
+        if self._shard is not None and (tags is None or "weights" in tags):
+            self._shard.restore()
+
     def shutdown(self) -> None:
         """Leaves the job. The parameters stay as they are."""
         if self._shard is not None:
             shard, self._shard = self._shard, None
             shard.close()
+
+    @staticmethod
+    def trainer_send_weights(*arguments: Any, **named: Any) -> None:
+        """How trainers sent weights in older forms of vLLM's interface, which gives no version."""
+        raise _core.Misuse("make a WeightcastTrainer by its trainer_init, and call send_weights of that")
 
     def _joined(self) -> EngineShard:
         if self._shard is None:
@@ -124,6 +142,13 @@ class WeightcastEngine(WeightTransferEngine):
             "leave as it was loaded; accept that with draft='stale' in init_info, or start the engine "
             "without it"
         )
+
+    def _refuse_moving_experts(self) -> None:
+        if getattr(self.parallel_config, "enable_eplb", False):
+            raise _core.Misuse(
+                "this engine moves experts between its workers while it runs (enable_eplb), and a layout "
+                "that was read before would put weights into other experts; start it without EPLB"
+            )
 
     def _read(self, settings: Settings) -> Any:
         def read_layout(catalog: Any) -> Any:

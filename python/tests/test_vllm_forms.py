@@ -1,0 +1,165 @@
+"""vLLM's weight-transfer interface has changed its form several times. Ours against stand-ins of each, without vLLM:
+what a form's own base classes and calls demand. (The installed vLLM: `make test-vllm`.)"""
+
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+OURS = ("worker", "trainer", "serving", "loader")
+
+
+@dataclass
+class TrainerInitInfo:
+    rank: int = field(kw_only=True)
+
+    @property
+    def is_sender(self) -> bool:
+        return self.rank == 0
+
+
+class Worker:
+    """vLLM's worker class, as far as ours touches it."""
+
+    def execute_model(self) -> str:
+        return "tokens"
+
+    def sleep(self, level: int = 1) -> None: ...
+
+    def wake_up(self, tags: list[str] | None = None) -> None: ...
+
+
+class Engine(ABC):
+    """The worker's side, the same in all forms that have `start_weight_update`."""
+
+    def __init__(self, config: Any, vllm_config: Any, device: Any, model: Any) -> None:
+        self.vllm_config, self.parallel_config, self.model = vllm_config, None, model
+
+    @abstractmethod
+    def init_transfer_engine(self, init_info: Any) -> None: ...
+
+    @abstractmethod
+    def start_weight_update(self) -> None: ...
+
+    @abstractmethod
+    def finish_weight_update(self) -> None: ...
+
+    @abstractmethod
+    def receive_weights(self, update_info: Any) -> None: ...
+
+    @abstractmethod
+    def shutdown(self) -> None: ...
+
+
+class EngineThatSends(Engine):
+    """Of mid-2026: the trainer's call is a method of the worker's class."""
+
+    @staticmethod
+    @abstractmethod
+    def trainer_send_weights(iterator: Any, trainer_args: Any) -> None: ...
+
+
+class Trainer(ABC):
+    """Of 0.32 and 0.33."""
+
+    def __init__(self, *, client: Any, source: Any = None, is_sender: bool = True) -> None:
+        raise AssertionError("its parameters change; ours sets what it needs by itself")
+
+    @classmethod
+    @abstractmethod
+    def trainer_init(cls, init_info: Any, *, client: Any, source: Any = None) -> Any: ...
+
+    @abstractmethod
+    def send_weights(self) -> None: ...
+
+
+class TrainerWithConfig(Trainer):
+    """Of mid-2026: the backend's configuration comes first."""
+
+    @classmethod
+    @abstractmethod
+    def trainer_init(cls, config: Any, init_info: Any, *, client: Any, source: Any) -> Any: ...
+
+
+FORMS = {"0.32": (Engine, Trainer), "mid-2026": (EngineThatSends, TrainerWithConfig)}
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The stand-in of a form in the place of vLLM."""
+    for name in [n for n in sys.modules if n == "vllm" or n.startswith("vllm.")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in OURS:
+        monkeypatch.delitem(sys.modules, f"weightcast.adapters.vllm.{name}", raising=False)
+    engine, trainer = FORMS[request.param]
+    base = {"WeightTransferEngine": engine, "TrainerWeightTransferEngine": trainer, "TrainerInitInfo": TrainerInitInfo}
+    contents: dict[str, dict[str, Any]] = {
+        "vllm.distributed.weight_transfer.base": base,
+        "vllm.v1.worker.gpu_worker": {"Worker": type("Worker", (), dict(vars(Worker)))},
+        "vllm.config": {"get_current_vllm_config": lambda: None},
+        "vllm.model_executor.model_loader.base_loader": {"BaseModelLoader": object},
+    }
+    for path, attributes in contents.items():
+        parts = path.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            if name not in sys.modules:
+                monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        vars(sys.modules[path]).update(attributes)
+    return str(request.param)
+
+
+def test_the_worker_engine_is_complete(form: str) -> None:
+    from weightcast.adapters.vllm.worker import WeightcastEngine
+
+    engine = WeightcastEngine(None, None, None, None)
+    with pytest.raises(Exception, match="has not joined a job"):
+        engine.start_weight_update()
+    if form == "mid-2026":
+        with pytest.raises(Exception, match="WeightcastTrainer"):
+            WeightcastEngine.trainer_send_weights(iter(()), {})
+
+
+def test_the_trainer_is_made_as_the_form_makes_it(form: str) -> None:
+    import weightcast as wc
+    from weightcast.adapters.vllm.trainer import TrainerInfo, WeightcastTrainer
+
+    class Client:
+        calls: list[str] = []
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name in ("states", "pause", "resume"):
+                raise AttributeError(name)
+            return lambda *_: self.calls.append(name)
+
+    module = torch.nn.Linear(4, 4)
+    with wc.serve() as server:
+        info = TrainerInfo(rank=0, server=server.address)
+        before = ["a configuration"] if form == "mid-2026" else []
+        trainer = WeightcastTrainer.trainer_init(*before, info, client=Client(), source=module)
+        assert trainer.send_weights() == 1
+        assert trainer.send_weights(version=5) == 5
+        trainer.shutdown()
+    update = ["start_weight_update", "update_weights", "finish_weight_update"]
+    assert Client.calls == ["init_weight_transfer_engine", *update, *update]
+
+
+def test_a_worker_with_incomplete_weights_runs_no_model(form: str) -> None:
+    from weightcast.adapters.vllm.worker import WeightcastEngine
+
+    worker = sys.modules["vllm.v1.worker.gpu_worker"].Worker()
+    worker.weight_transfer_engine = WeightcastEngine(None, None, None, None)
+    assert worker.execute_model() == "tokens"
+
+    class Incomplete:
+        def check_serving(self) -> None:
+            raise RuntimeError("incomplete")
+
+    worker.weight_transfer_engine._shard = Incomplete()
+    with pytest.raises(RuntimeError, match="incomplete"):
+        worker.execute_model()

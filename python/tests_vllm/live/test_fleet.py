@@ -1,0 +1,69 @@
+"""Three engines of one trainer: all serve the new version, or all the old one."""
+
+import os
+import signal
+import urllib.error
+
+import pytest
+
+from .rig import Rig, Stops
+
+pytestmark = pytest.mark.full
+
+
+class Fleet:
+    """Three engines that serve weights 1, and their trainer."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        model = rig.checkpoint(1)
+        self.stops = [Stops(rig.directory / f"stops-{at}") for at in range(3)]
+        self.engines = [rig.engine(model, stops=stops) for stops in self.stops]
+        self.old = [engine.up().generate()[0] for engine in self.engines]
+        self.trainer = rig.trainer("first", *self.engines)
+
+    def said(self) -> list:
+        return [engine.generate()[0] for engine in self.engines]
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    rig = Rig(tmp_path)
+    yield Fleet(rig)
+    rig.end()
+
+
+def test_all_or_none(fleet: Fleet) -> None:
+    # One that does not fetch: all serve the old version.
+    fleet.stops[1].fail("before-fetch")
+    assert fleet.trainer.update(2).startswith("failed")
+    assert fleet.said() == fleet.old
+    fleet.stops[1].clear()
+
+    # The trainer dies while two have installed and one has not: none serves.
+    fleet.stops[2].hold("before-install")
+    fleet.trainer.send(2)
+    fleet.stops[2].reached("before-install")
+    clients = [engine.client() for engine in fleet.engines]
+    while any(state.installed is None for client in clients[:2] for state in client.states()):
+        pass
+    fleet.trainer.kill()
+    fleet.stops[2].clear()
+    assert all(client.paused() for client in clients)
+
+    # Its successor brings all to one version.
+    second = fleet.rig.trainer("second", *fleet.engines)
+    assert second.update(3).startswith("sent")
+    said = fleet.said()
+    assert said[0] == said[1] == said[2] != fleet.old[0]
+
+    # One dies while it installs: the others serve the new version, and the error names it.
+    fleet.stops[0].hold("within-install")
+    second.send(2)
+    os.kill(fleet.stops[0].reached("within-install"), signal.SIGKILL)
+    told = second.hears()
+    assert told.startswith("failed") and fleet.engines[0].url in told and fleet.engines[1].url not in told
+    with pytest.raises((urllib.error.URLError, OSError)):
+        fleet.engines[0].generate()
+    one, other = (engine.generate()[0] for engine in fleet.engines[1:])
+    assert one == other != said[1]
