@@ -23,19 +23,7 @@ from vllm.config import DeviceConfig, ModelConfig, ParallelConfig, VllmConfig, s
 from vllm.distributed import parallel_state
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.model_executor.models import ModelRegistry
-
-MODULES = {
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-    "LlamaForCausalLM": "llama",
-    "Glm4ForCausalLM": "glm4",
-    "Qwen2MoeForCausalLM": "qwen2_moe",
-    "Qwen3MoeForCausalLM": "qwen3_moe",
-    "MixtralForCausalLM": "mixtral",
-    "Glm4MoeForCausalLM": "glm4_moe",
-    "DeepseekV2ForCausalLM": "deepseek_v2",
-    "DeepseekV3ForCausalLM": "deepseek_v2",
-}
+from vllm.model_executor.models.registry import _VLLM_MODELS
 
 
 def build(config: dict[str, Any], **spread: Any) -> nn.Module:
@@ -79,7 +67,7 @@ def build_with_config(
         parallel.tensor_parallel_size, parallel.data_parallel_size = tp, dp
         parallel.enable_eplb = redundant > 0
         parallel.eplb_config.num_redundant_experts = redundant
-        _spread(tp, dp, rank)
+        spread(tp, dp, rank)
         before = torch.get_default_dtype()
         torch.set_default_dtype(model.dtype)
         try:
@@ -91,11 +79,14 @@ def build_with_config(
 
 
 def register(architecture: str) -> None:
-    """Makes vLLM know a model class."""
+    """Makes vLLM know a model class, of classifiers the model that they are made of."""
+    if architecture not in _VLLM_MODELS:
+        architecture = architecture.replace("SequenceClassification", "CausalLM")
     # A registered class is inspected here; otherwise vLLM starts a process for each.
-    module = importlib.import_module(f"vllm.model_executor.models.{MODULES[architecture]}")
     if architecture not in _registered:
-        ModelRegistry.register_model(architecture, getattr(module, architecture))
+        module, name = _VLLM_MODELS[architecture]
+        module = module if "." in module else f"vllm.model_executor.models.{module}"
+        ModelRegistry.register_model(architecture, getattr(importlib.import_module(module), name))
         _registered.add(architecture)
 
 
@@ -117,9 +108,9 @@ def _initialised() -> None:
     parallel_state._EP = parallel_state._EP or copy.copy(parallel_state._TP)
 
 
-def _spread(tp: int, dp: int, rank: int) -> None:
+def spread(tp: int, dp: int, rank: int) -> None:
     """One process that says it is `rank` of `dp` times `tp`. EP runs over all of them."""
-    spread = {"_TP": (tp, rank % tp), "_DP": (dp, rank // tp), "_EP": (tp * dp, rank)}
-    for name, (size, index) in spread.items():
+    groups = {"_TP": (tp, rank % tp), "_DP": (dp, rank // tp), "_EP": (tp * dp, rank)}
+    for name, (size, index) in groups.items():
         group = getattr(parallel_state, name)
         group.world_size, group.rank_in_group = size, index

@@ -99,8 +99,9 @@ def _orders(engine: Engine, rank: int, catalog: Catalog, draw: random.Random) ->
     _equal_tensors(after, before, f"rank {rank}: reading the layout")
 
 
-def _taken(live: LiveLayout) -> list[str]:
-    return sorted({piece.tensor for record in live.records for piece in record.pieces})
+def _taken(live: LiveLayout) -> set[str]:
+    pieces = {piece.tensor for record in live.records for piece in record.pieces}
+    return pieces | set(live.whole)
 
 
 def _said(live: LiveLayout) -> dict[str, Any]:
@@ -110,8 +111,8 @@ def _said(live: LiveLayout) -> dict[str, Any]:
 def _names(engine: Engine, catalog: Catalog, draw: random.Random) -> None:
     model = engine.build(0)
     live = engine.read(0, model, catalog)
-    taken = _taken(live)
-    for name in draw.sample(taken, min(NAMES, len(taken))):
+    needed = _taken(live) - {p.tensor for r in live.records if r.buffer for p in r.pieces}
+    for name in draw.sample(sorted(needed), min(NAMES, len(needed))):
         others = {n: entry for n, entry in catalog.items() if n != name}
         try:
             engine.read(0, model, others)
@@ -171,7 +172,7 @@ def _updates(
             trainer.all(lambda h: h.unpublish())
         publisher.fill(checkpoint.version(3))
         publish(3)
-        publisher.spoil(draw.choice(_taken(read[0])))
+        publisher.spoil(draw.choice(sorted(_taken(read[0]))))
         try:
             update(3)
         except _core.WeightcastError:

@@ -77,7 +77,7 @@ def _buffers(box: Box, pieces: Sequence[ParameterPiece]) -> list[Buffer]:
         return [found]
     axis = next((d for d, n in enumerate(box.len) if n > 1), None)
     if axis is None:
-        raise Unlike("two tensors fill one element")
+        return [_element(box, pieces)]
     # Rows that no piece crosses: cut there, each part is contiguous again.
     listed: list[Buffer] = []
     for start, end in _intervals(axis, pieces):
@@ -90,6 +90,13 @@ def _buffers(box: Box, pieces: Sequence[ParameterPiece]) -> list[Buffer]:
             raise Unlike("its pieces do not lie one behind the other along a dimension")
         listed += _buffers(part, inside)
     return listed
+
+
+def _element(box: Box, pieces: Sequence[ParameterPiece]) -> Buffer:
+    """A parameter without dimensions, or one element of another."""
+    if len(pieces) > 1:
+        raise Unlike("two tensors fill one element")
+    return Buffer(box, pieces[0].source.len, 0, tuple(pieces), False)
 
 
 def _intervals(axis: int, pieces: Sequence[ParameterPiece]) -> list[tuple[int, int]]:

@@ -9,28 +9,29 @@ from ... import _core
 from ..boxes.cover import covered, volume
 from ..boxes.pieces import ParameterPiece, Unlike, buffers
 from ..boxes.strides import Box, BoxCopy, NotBoxes, boxes
-from ..recording.recorder import DTYPES, Fill, Recording, Write, view
+from ..recording.marks import Fill, Recording, Write
+from ..recording.owners import view
+from ..recording.recorder import DTYPES
 from .reading import Conversion, Reading, Record
 from .staging import Staged
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
+#: A piece, the copy of boxes that brings it, and the write that the copy is part of.
+Traced = tuple[ParameterPiece, BoxCopy, Write]
+
+
+def pieces_of(name: str, target: torch.Tensor, writes: list[Write]) -> list[Traced]:
+    """The pieces that a parameter is made of. Raises `NotBoxes` if its loader does more with
+    published tensors than copy boxes of them."""
+    return _last([entry for write in writes for entry in _pieces(name, target, write)])
+
 
 def read_parameter(
-    reading: Reading, name: str, target: torch.Tensor, writes: list[Write], recording: Recording
+    reading: Reading, name: str, target: torch.Tensor, entries: list[Traced], recording: Recording
 ) -> int:
-    """Adds a parameter's record to `reading`; returns how many of its elements the loader writes."""
-    entries: list[tuple[ParameterPiece, BoxCopy, Write]] = []
-    again: list[Write] = []
-    for write in writes:
-        try:
-            entries += _pieces(name, target, write)
-        except NotBoxes as rearranged:
-            assert write.mark is not None  # else there are no pieces to be in no boxes
-            again.append(write)
-            reading.rearrange(name, write.mark, str(rearranged))
-    entries = _last(name, entries)
-    made = Record(name, tuple(target.shape), _NAMES[target.dtype], [p for p, _, _ in entries])
+    """Adds a parameter's record to `reading`; returns how many of its elements are filled."""
+    made = _record(name, target, [p for p, _, _ in entries])
     conversions = [
         Conversion(name, piece.tensor, how)
         for piece, copy, write in entries
@@ -47,7 +48,24 @@ def read_parameter(
     reading.records.append(made)
     fills = [fill for fill in recording.fills if fill.parameter == name]
     _pad(reading, made, target, fills, recording.writes)
-    return _filled(made, target, [*fills, *again])
+    return _filled(made, target, fills)
+
+
+def read_through_loader(
+    reading: Reading, name: str, target: torch.Tensor, steps: list[Write | Fill], how: str
+) -> int:
+    """The same for a parameter that the loader fills itself, from tensors that arrive whole."""
+    marks = [step.mark for step in steps if isinstance(step, Write) and step.mark is not None]
+    tensors = dict.fromkeys(tensor for mark in marks for tensor in mark.tensors)
+    reading.conversions += [Conversion(name, t, f"a copy, which {how},") for t in tensors]
+    reading.records.append(_record(name, target, []))
+    return covered([box for step in steps for box in _boxes_of(step, target)], target.ndim)
+
+
+def _record(name: str, target: torch.Tensor, pieces: list[ParameterPiece]) -> Record:
+    if target.dtype not in _NAMES:
+        raise _core.Misuse(f"{name}: {target.dtype} is no type that can be published")
+    return Record(name, tuple(target.shape), _NAMES[target.dtype], pieces)
 
 
 def _check_form(name: str, target: torch.Tensor, made: Record) -> None:
@@ -62,21 +80,17 @@ def _check_form(name: str, target: torch.Tensor, made: Record) -> None:
         raise _core.Misuse(f"{name}: {unlike}") from None
 
 
-def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[ParameterPiece, BoxCopy, Write]]:
-    """Raises `NotBoxes` if the loader repeats elements, or takes them in no order of boxes."""
+def _pieces(name: str, target: torch.Tensor, write: Write) -> list[Traced]:
     mark, source = write.mark, write.source
     if 0 in write.target.shape:
         return []
-    if mark is None or source is None:
+    if mark is None:
         raise _core.Misuse(
-            f"{name}: its loader writes something that no published tensor went into as it is; "
-            "its layout cannot be read off it"
+            f"{name}: its loader writes something that no published tensor went into; its layout "
+            "cannot be read off it"
         )
-    if mark.op is not None:
-        raise _core.Misuse(
-            f"{name}: its loader computes it from {mark.tensor} ({mark.op}); publish what it "
-            "computes, or leave it to the engine's own loader"
-        )
+    if mark.op is not None or source is None:
+        raise NotBoxes(f"computes other values ({mark.op})")
     if mark.rearranged is not None:
         raise NotBoxes(mark.rearranged)
     copies = boxes(source, mark.base, write.target, view(target))
@@ -86,11 +100,9 @@ def _pieces(name: str, target: torch.Tensor, write: Write) -> list[tuple[Paramet
     ]
 
 
-def _last(
-    name: str, entries: list[tuple[ParameterPiece, BoxCopy, Write]]
-) -> list[tuple[ParameterPiece, BoxCopy, Write]]:
+def _last(entries: list[Traced]) -> list[Traced]:
     """Without what is written again. Two tensors in one box are tied: both are kept."""
-    kept: dict[tuple[Any, ...], tuple[ParameterPiece, BoxCopy, Write]] = {}
+    kept: dict[tuple[Any, ...], Traced] = {}
     for piece, copy, write in entries:
         at = (piece.target.start, piece.target.len)
         before = kept.get(at)
@@ -108,7 +120,7 @@ def _last(
 def _how(copy: BoxCopy, write: Write) -> str | None:
     path = _path(write)
     if path[0] != write.dtype or len(path) > 1:
-        return f"cast {' to '.join(_NAMES[d] for d in (*path, write.dtype))}"
+        return f"cast {' to '.join(_NAMES.get(d, str(d)) for d in (*path, write.dtype))}"
     return None if copy.ordered else "transpose"
 
 
@@ -144,8 +156,8 @@ def _pad(
         reading.fills.append((place, fill.value))
 
 
-def _filled(record: Record, target: torch.Tensor, fills: list[Fill | Write]) -> int:
-    """Elements that the loader writes. Pieces that overlap are an error."""
+def _filled(record: Record, target: torch.Tensor, fills: list[Fill]) -> int:
+    """Elements that are filled. Pieces that overlap are an error."""
     pieces = [piece.target for piece in record.pieces]
     if covered(pieces, target.ndim) < volume(pieces):
         raise _core.Misuse(f"{record.name}: its loader copies several tensors to one place")
@@ -153,11 +165,11 @@ def _filled(record: Record, target: torch.Tensor, fills: list[Fill | Write]) -> 
     return covered([*pieces, *padding], target.ndim)
 
 
-def _boxes_of(fill: Fill | Write, target: torch.Tensor) -> list[Box]:
-    if 0 in fill.target.shape:
+def _boxes_of(step: Fill | Write, target: torch.Tensor) -> list[Box]:
+    if 0 in step.target.shape:
         return []
     whole = view(target)
     try:
-        return [copy.target for copy in boxes(fill.target, whole, fill.target, whole)]
+        return [copy.target for copy in boxes(step.target, whole, step.target, whole)]
     except NotBoxes as wrong:
-        raise _core.Misuse(f"{fill.parameter}: the place that its loader fills {wrong}") from None
+        raise _core.Misuse(f"{step.parameter}: the place that its loader fills {wrong}") from None

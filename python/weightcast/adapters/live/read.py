@@ -8,15 +8,18 @@ from typing import Any
 import torch
 
 from ... import _core
+from ..boxes.strides import NotBoxes
 from ..catalog import Entry
 from ..naming.nearest import unmatched
 from ..naming.rename import Rename, known_names
+from ..recording.marks import Recording, Write
 from ..recording.owners import Owners
 from ..recording.record import record
-from ..recording.recorder import Recording, Refused, Write
+from ..recording.recorder import DTYPES, Refused
 from .layout import LiveLayout
-from .parameter import read_parameter
+from .parameter import Traced, pieces_of, read_parameter, read_through_loader
 from .reading import Load, Reading
+from .replay import Steps, check_replay, with_all_they_touch
 
 log = logging.getLogger("weightcast")
 
@@ -41,17 +44,19 @@ def examine(
     or `unsourced` (parameters); the others raise `LayoutMismatch`. `rename` maps published names to
     those that `load` knows, or to None. Nothing is loaded.
     """
-    targets = {**(memory or {}), **parameters}
+    # A parameter owns its memory before a buffer that is a view of it.
+    targets = {**parameters, **(memory or {})}
     known = known_names(catalog, rename)
+    _refuse_types(catalog, known)
     try:
         recording = record(targets, load, catalog, known)
     except Refused as refused:
         raise _core.Misuse(f"{refused}; its layout cannot be read off this loader") from None
     reading = Reading(targets, load, known)
-    _refuse_changes(recording)
-    by_parameter: dict[str, list[Write]] = {}
-    for write in recording.writes:
-        by_parameter.setdefault(write.parameter, []).append(write)
+    steps = recording.steps()
+    _refuse_changes(recording, steps)
+    pieces, hows = _traced(recording, targets)
+    themselves, tensors = with_all_they_touch(steps, set(hows))
     left = []
     owners = Owners(targets)
     for name, target in targets.items():
@@ -59,8 +64,12 @@ def examine(
         if owner not in (None, name):
             reading.unsourced[name] = f"a view of {owner}"
             continue
-        if name in by_parameter:
-            filled = read_parameter(reading, name, target, by_parameter[name], recording)
+        if name in themselves:
+            how = hows.get(name, "goes through the loader with others")
+            filled = read_through_loader(reading, name, target, steps[name], how)
+        elif name in pieces:
+            filled = read_parameter(reading, name, target, pieces[name], recording)
+            reading.records[-1].buffer = name not in parameters
         elif name not in parameters:
             continue
         if filled < target.numel() and not _decided(reading, name, unsourced):
@@ -71,6 +80,10 @@ def examine(
         )
         raise _core.LayoutMismatch(unmatched(what, left, catalog, advice))
     _leave_unused(reading, recording, catalog, known, unused)
+    if tensors:
+        for name in (n for n in catalog if n in tensors):
+            reading.take_whole(name, catalog[name])
+        check_replay(reading, targets, steps, catalog)
     return reading
 
 
@@ -87,13 +100,46 @@ def read(
     return LiveLayout(examine(parameters, load, catalog, **decisions), redo=redo)
 
 
-def _refuse_changes(recording: Recording) -> None:
+def _refuse_types(catalog: Mapping[str, Entry], known: Mapping[str, str]) -> None:
+    for name in known:
+        dtype = catalog[name].dtype
+        if dtype not in DTYPES or dtype == "F4":
+            raise _core.Misuse(
+                f"{name}: torch has no tensors whose elements are {dtype}, so no loader can be asked "
+                "where they go; publish its bytes as U8, or pass rename= to leave it out"
+            )
+
+
+def _traced(
+    recording: Recording, targets: Mapping[str, torch.Tensor]
+) -> tuple[dict[str, list[Traced]], dict[str, str]]:
+    """By parameter: the pieces that it is made of, or what its loader does instead of copies."""
+    writes: dict[str, list[Write]] = {}
+    for write in recording.writes:
+        writes.setdefault(write.parameter, []).append(write)
+    pieces: dict[str, list[Traced]] = {}
+    hows: dict[str, str] = {}
+    for name, listed in writes.items():
+        try:
+            pieces[name] = pieces_of(name, targets[name], listed)
+        except NotBoxes as other:
+            hows[name] = str(other)
+    return pieces, hows
+
+
+def _refuse_changes(recording: Recording, steps: Steps) -> None:
     if recording.changes:
         listed = "\n".join(f"  {name}: {op}" for name, op in recording.changes[:8])
         raise _core.Misuse(
             f"the loader changes parameters otherwise than by copies:\n{listed}\n"
             "their layout cannot be read off it"
         )
+    for name, op in recording.stale.items():
+        if name in steps:
+            raise _core.Misuse(
+                f"{name}: its loader reads it ({op}) before it has filled what it reads, so what comes "
+                "of it depends on what was there; its layout cannot be read off it"
+            )
 
 
 def _decided(reading: Reading, name: str, unsourced: Reasons) -> bool:
@@ -110,7 +156,7 @@ def _leave_unused(
     known: Mapping[str, str],
     allowed: Reasons,
 ) -> None:
-    taken = {w.mark.tensor for w in recording.writes if w.mark is not None}
+    taken = {t for w in recording.writes if w.mark is not None for t in w.mark.tensors}
     left: list[str] = []
     decided: dict[str, list[str]] = {}
     for name in catalog:

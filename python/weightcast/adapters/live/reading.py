@@ -8,7 +8,8 @@ import torch
 
 from ..boxes.pieces import ParameterPiece
 from ..boxes.strides import Box
-from ..recording.recorder import Mark
+from ..catalog import Entry
+from ..recording.recorder import DTYPES
 from .staging import Staged
 
 #: An engine's loader: names and tensors, as a checkpoint has them.
@@ -18,8 +19,8 @@ Load = Callable[[Iterable[tuple[str, torch.Tensor]]], Any]
 @dataclass(frozen=True)
 class Conversion:
     """A parameter whose bytes are not those of a published tensor: the engine's loader casts,
-    transposes, repeats or rearranges elements on the way. They arrive in a staged tensor;
-    `LiveLayout.finish` converts, or hands it to the loader."""
+    transposes, repeats or rearranges elements on the way, or computes with them. They arrive in a staged
+    tensor; `LiveLayout.finish` converts, or hands it to the loader."""
 
     parameter: str
     tensor: str
@@ -38,6 +39,8 @@ class Record:
     shape: tuple[int, ...]
     dtype: str
     pieces: list[ParameterPiece] = field(default_factory=list)
+    #: A buffer has a value of the engine's own where nothing is published.
+    buffer: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """As the layout data set writes it."""
@@ -61,7 +64,7 @@ class Reading:
     conversions: list[Conversion] = field(default_factory=list)
     #: By parameter: tensors in which published bytes arrive that are converted into it.
     staged: dict[str, list[Staged]] = field(default_factory=dict)
-    #: Published tensors that the loader gets whole, and their types.
+    #: Published tensors that the loader gets whole, in the order of the catalog, and their types.
     whole: dict[str, ParameterPiece] = field(default_factory=dict)
     dtypes: dict[str, torch.dtype] = field(default_factory=dict)
     #: Places that the loader fills with a constant: padding.
@@ -74,10 +77,8 @@ class Reading:
     #: ranks, say), with the parameter whose loader saw them.
     elsewhere: dict[str, str] = field(default_factory=dict)
 
-    def rearrange(self, parameter: str, mark: Mark, how: str) -> None:
-        """Notes that the loader does with a published tensor what no copies of boxes do: the loader
-        gets the tensor as it is, whenever it has arrived."""
-        whole = Box((0,) * len(mark.base.shape), mark.base.shape)
-        self.whole[mark.tensor] = ParameterPiece(mark.tensor, mark.base.shape, whole, whole)
-        self.dtypes[mark.tensor] = mark.dtypes[0]
-        self.conversions.append(Conversion(parameter, mark.tensor, f"a copy, which {how},"))
+    def take_whole(self, tensor: str, entry: Entry) -> None:
+        """Notes that a published tensor arrives as it is, for the loader."""
+        box = Box((0,) * len(entry.shape), entry.shape)
+        self.whole[tensor] = ParameterPiece(tensor, entry.shape, box, box)
+        self.dtypes[tensor] = DTYPES[entry.dtype]

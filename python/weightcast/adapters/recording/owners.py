@@ -1,8 +1,15 @@
-"""Whose memory it is that a view writes to."""
+"""Whose memory it is that a view is of."""
 
 from collections.abc import Mapping
 
 import torch
+
+from ..boxes.strides import View
+
+
+def view(tensor: torch.Tensor) -> View:
+    """A tensor's place in its storage."""
+    return View(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
 
 
 def storage(tensor: torch.Tensor) -> int:

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from ..catalog import Entry
+from .marks import Recording
 from .owners import storage
-from .recorder import Recorder, Recording, Refused
+from .recorder import Recorder, Refused
 from .watched import Watched
 
 
@@ -31,7 +32,7 @@ def record(
     except Refused:
         raise
     except Exception as error:
-        at = recorder.feeding
+        at = recorder.feeding or "after the last tensor"
         kind = type(error).__name__
         raise Refused(f"{at}: the engine's loader failed on it: {kind}: {error}") from error
     finally:

@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from .recorder import Recorder, tensors_in
+from .ops import tensors_in
+from .recorder import Recorder
 
 
 class Watched:

@@ -14,6 +14,7 @@ from ..live.reading import Reading
 from ..live.through_loader import ThroughLoader
 from ..naming.decisions import left_out
 from ..naming.rename import Rename
+from ..recording.kept import keeping
 from .processing import derived, load_form, made_later, rearranged, redo, reload
 
 #: Parameters for which checkpoints may have no tensor. vLLM sets them itself.
@@ -78,4 +79,4 @@ def _examine(
 ) -> Reading:
     parameters = {n: p for n, p in model.named_parameters() if names is None or n in names}
     buffers = {n: b for n, b in model.named_buffers() if n not in parameters}
-    return examine(parameters, model.load_weights, catalog, memory=buffers, **decisions)
+    return examine(parameters, keeping(model), catalog, memory=buffers, **decisions)

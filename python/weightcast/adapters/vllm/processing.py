@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ... import _core
+from ..recording.kept import kept
 
 #: Names and tensors, as a model's `load_weights` takes them.
 Tensors = Iterable[tuple[str, torch.Tensor]]
@@ -100,22 +101,10 @@ def load_form(model: nn.Module) -> Iterator[None]:
     from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
     from vllm.model_executor.model_loader.reload.meta import restore_layer_on_meta
 
-    modules = list(model.modules())
-    kept = [
-        (dict(m._parameters), dict(m._buffers), set(m._non_persistent_buffers_set)) for m in modules
-    ]
-    try:
-        for module in modules:
+    with kept(model):
+        for module in model.modules():
             restore_layer_on_meta(module, get_layerwise_info(module))
         yield
-    finally:
-        # torch's own tables: it has no public way to put a parameter back as it was.
-        for module, (parameters, buffers, hidden) in zip(modules, kept, strict=True):
-            module._parameters.clear()
-            module._parameters.update(parameters)
-            module._buffers.clear()
-            module._buffers.update(buffers)
-            module._non_persistent_buffers_set = hidden
 
 
 def reload(model: nn.Module, config: Any) -> Callable[[Tensors], None]:

@@ -1,0 +1,54 @@
+"""Families whose loaders do more than copy: what is put in place by the layout is, to the bit, what the
+class's own loader makes of the same checkpoint."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from weightcast.adapters import vllm
+from weightcast.adapters.catalog import Catalog
+from weightcast.adapters.live import LiveLayout
+from weightcast.testing import conform
+
+from .engine import build, spread
+from .families import MENDED, Family
+from .ranks import Ranks, blank
+
+CASES = [
+    (name, tp, ep)
+    for name, family in MENDED.items()
+    for tp, ep in ((1, False), (2, False), (2, True))
+    if family.experts or not ep
+]
+
+
+class Loading(Ranks):
+    """Ranks whose loaders ask which rank they are. Buffers have to be right as well: some come from the
+    checkpoint, and some are views."""
+
+    def read(self, rank: int, model: nn.Module, catalog: Catalog) -> LiveLayout:
+        spread(self.ranks, 1, rank)
+        live = super().read(rank, model, catalog)
+        finish = live.finish
+        live.finish = lambda: (spread(self.ranks, 1, rank), finish())
+        return live
+
+    def load(self, rank: int, model: nn.Module, tensors: Any) -> None:
+        spread(self.ranks, 1, rank)
+        super().load(rank, model, tensors)
+
+    def state(self, rank: int, model: nn.Module) -> dict[str, torch.Tensor]:
+        return {**super().state(rank, model), **dict(model.named_buffers())}
+
+
+def ranks(family: Family, tp: int, ep: bool) -> Ranks:
+    drawn = family.config()
+    return Loading(tp, lambda rank: build(drawn, tp=tp, rank=rank, ep=ep), vllm.read)
+
+
+@pytest.mark.parametrize(("name", "tp", "ep"), CASES)
+def test_family_conforms(name: str, tp: int, ep: bool) -> None:
+    family = MENDED[name]
+    conform(ranks(family, tp, ep), blank(family.catalog()), seed=tp)
