@@ -12,6 +12,7 @@ import weightcast as wc  # noqa: E402
 from weightcast.adapters.catalog import Entry, catalog_of  # noqa: E402
 from weightcast.adapters.live import LiveLayout  # noqa: E402
 from weightcast.adapters.live.read import read  # noqa: E402
+from weightcast.adapters.recording.kept import keeping  # noqa: E402
 from weightcast.testing import Checkpoint, conform  # noqa: E402
 
 #: What a loader does with a published tensor, by name.
@@ -137,6 +138,50 @@ def test_a_loader_that_needs_more_than_arrives_whole_is_refused() -> None:
         live(model, {"weight": Entry((4,), "BF16"), "bias": Entry((4,), "BF16")})
 
 
+def partly(model: nn.Module, tensor: torch.Tensor) -> None:
+    model.a.data[:2].copy_(tensor[:2])
+    model.a.data.copy_(torch.exp(model.a))
+
+
+def filled_first(model: nn.Module, tensor: torch.Tensor) -> None:
+    model.a.data.zero_()
+    if not model.a.any():
+        model.a.data.copy_(tensor[:4])
+
+
+@pytest.mark.parametrize("how", [partly, filled_first])
+def test_what_was_there_before_is_not_computed_with(how: Callable) -> None:
+    with pytest.raises(wc.Misuse, match=r"a: its loader reads it \(aten::\w+\) before it has filled"):
+        live(Toy({"a": how}, a=torch.zeros(4)), {"a": Entry((8,), "F32")})
+
+
+def test_a_loader_that_makes_parameters_is_refused_and_undone() -> None:
+    def loads(model: nn.Module, tensor: torch.Tensor) -> None:
+        model.a.data.copy_(tensor)
+        model.bias = nn.Parameter(tensor[:2], requires_grad=False)
+
+    model = Toy({"a": loads}, a=torch.zeros(4))
+    with pytest.raises(wc.Misuse, match="bias: the loader makes or replaces this part of the model"):
+        read(
+            dict(model.named_parameters()), keeping(model), {"a": Entry((4,), "F32")},
+            unused={}, unsourced={},
+        )
+    assert [name for name, _ in model.named_parameters()] == ["a"]
+
+
+@pytest.mark.parametrize("dtype", ["F4", "F6_E2M3"])
+def test_types_that_torch_has_no_elements_of_are_refused(dtype: str) -> None:
+    model = Toy({"a": lambda m, t: m.a.data.copy_(t)}, a=torch.zeros(4))
+    with pytest.raises(wc.Misuse, match=f"a: torch has no tensors whose elements are {dtype}"):
+        live(model, {"a": Entry((4,), dtype)})
+
+
+def test_parameters_of_types_that_nobody_publishes_are_refused() -> None:
+    model = Toy({"a": lambda m, t: m.a.data.copy_(t)}, a=torch.zeros(4, dtype=torch.complex64))
+    with pytest.raises(wc.Misuse, match="a: torch.complex64 is no type that can be published"):
+        live(model, {"a": Entry((4,), "F32")})
+
+
 def test_constants_are_put_in_place_once() -> None:
     def loads(model: nn.Module, tensor: torch.Tensor) -> None:
         model.bias.data[:2].copy_(tensor)
@@ -184,6 +229,12 @@ def test_parameters_without_dimensions() -> None:
     for shape in ((), (1,)):
         made = conforms(lambda: Toy({"scale": loads}, scale=bf16()), scale=bf16(*shape))
         assert not made.conversions
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (4, 1), (1, 4, 1)])
+def test_dimensions_of_length_one_do_not_count(shape: tuple[int, ...]) -> None:
+    made = conforms(lambda: Toy({"a": lambda m, t: m.a.data.copy_(t.squeeze())}, a=bf16(4)), a=bf16(*shape))
+    assert not made.conversions
 
 
 def test_a_buffer_may_be_a_view_of_a_parameter() -> None:

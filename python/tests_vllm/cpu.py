@@ -33,5 +33,24 @@ def claim_fp8(setattr: Callable = setattr) -> None:
     setattr(_custom_ops, "_supports_cpu_fp8_w8a16", True)
 
 
+def claim_experts(setattr: Callable = setattr) -> None:
+    """Has vLLM make experts without gates, for which the CPU has no kernels. None may run."""
+    from vllm.model_executor.layers.fused_moe import config, unquantized_fused_moe_method
+    from vllm.model_executor.layers.fused_moe.oracle.unquantized import UnquantizedMoeBackend
+
+    platform = config.current_platform
+
+    class Claiming:
+        def __getattr__(self, name: str) -> object:
+            return (lambda: True) if name == "is_xpu" else getattr(platform, name)
+
+    setattr(config, "current_platform", Claiming())
+    setattr(
+        unquantized_fused_moe_method,
+        "select_unquantized_moe_backend",
+        lambda *_, **__: (UnquantizedMoeBackend.CPU, None),
+    )
+
+
 torch.cpu.get_capabilities = _plain
 os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_VNNI"

@@ -47,10 +47,18 @@ class Family:
 
     def catalog(self) -> Catalog:
         """What a checkpoint holds that transformers has saved."""
-        model = getattr(transformers, self.auto).from_config(self._config(), dtype=torch.bfloat16)
+        model = self._model()
         with tempfile.TemporaryDirectory() as directory:
             model.save_pretrained(directory)
             return catalog_of(directory)
+
+    def elements(self) -> int:
+        """How large the model is."""
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in self._model().parameters())
+
+    def _model(self) -> torch.nn.Module:
+        return getattr(transformers, self.auto).from_config(self._config(), dtype=torch.bfloat16)
 
     def _config(self) -> Any:
         return transformers.AutoConfig.for_model(self.model_type, **{**COMMON, **self.sizes})
@@ -81,15 +89,18 @@ MENDED = {
     "nemotron_h": Family(
         "nemotron_h", "NemotronHForCausalLM",
         {
-            # vLLM makes experts of this kind for GPUs alone.
-            "layers_block_type": ["mamba", "attention", "mlp"],
-            "num_hidden_layers": 3,
+            "layers_block_type": ["mamba", "moe", "attention", "mlp"],
+            "num_hidden_layers": 4,
             "mamba_num_heads": 8,
             "mamba_head_dim": 16,
             "ssm_state_size": 16,
             "n_groups": 2,
             "head_dim": 16,
+            "n_routed_experts": 4,
+            "moe_intermediate_size": 32,
+            "moe_shared_expert_intermediate_size": 32,
         },
+        experts=True,
     ),
     "jamba": Family(
         "jamba", "JambaForCausalLM",

@@ -4,18 +4,20 @@ whether its layout is verified, refused or wrong. Minutes; `make families`.
     python -m tests_vllm.sweep [FAMILY ...]
 """
 
-import math
+import logging
 import sys
 from collections.abc import Iterator
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils.logging import disable_progress_bar
 from vllm.model_executor.models.registry import _VLLM_MODELS
 
 import weightcast as wc
-from weightcast.testing import Nonconformity, conform
+from weightcast.testing import Checkpoint, Nonconformity, conform
 
+from .cpu import claim_experts
 from .families import MENDED, Family
-from .ranks import blank
+from .ranks import Ranks, blank
 from .test_families import ranks
 
 #: What configs of experts and of attention call their sizes; the others do not look at them.
@@ -55,27 +57,26 @@ def families() -> dict[str, Family]:
 def outcomes(family: Family) -> Iterator[tuple[str, str]]:
     """What comes of each parallelism: a word, and the reason."""
     try:
+        if family.elements() > ELEMENTS:
+            yield "not built", "a tiny config needs sizes of its own"
+            return
         catalog = family.catalog()
     except Exception as error:
         yield "not built", _line(error)
         return
-    if sum(math.prod(entry.shape) for entry in catalog.values()) > ELEMENTS:
-        yield "not built", "a tiny config needs sizes of its own"
-        return
     experts = any(".experts." in name for name in catalog) or family.experts
     for tp, ep in ((1, False), (2, False), (2, True))[: 3 if experts else 2]:
-        yield _outcome(family, tp, ep)
+        yield _outcome(ranks(family, tp, ep), blank(catalog))
 
 
-def _outcome(family: Family, tp: int, ep: bool) -> tuple[str, str]:
-    engine, checkpoint = ranks(family, tp, ep), blank(family.catalog())
+def _outcome(engine: Ranks, checkpoint: Checkpoint) -> tuple[str, str]:
     try:
-        for rank in range(tp):
+        for rank in range(engine.ranks):
             engine.load(rank, engine.build(rank), checkpoint.version(0).items())
     except Exception as error:
         return "not built", _line(error)
     try:
-        conform(engine, checkpoint, seed=tp)
+        conform(engine, checkpoint, seed=engine.ranks)
     except Nonconformity as wrong:
         return "WRONG", _line(wrong)
     except wc.WeightcastError as refused:
@@ -88,6 +89,9 @@ def _line(error: Exception) -> str:
 
 
 def main(names: list[str]) -> int:
+    claim_experts()
+    disable_progress_bar()
+    logging.disable(logging.WARNING)
     counts: dict[str, int] = {}
     for name, family in families().items():
         if names and name not in names:

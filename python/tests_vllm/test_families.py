@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import nn
 
+import weightcast as wc
 from weightcast.adapters import vllm
-from weightcast.adapters.catalog import Catalog
+from weightcast.adapters.catalog import Catalog, Entry
 from weightcast.adapters.live import LiveLayout
 from weightcast.testing import conform
 
+from .cpu import claim_experts
 from .engine import build, spread
 from .families import MENDED, Family
 from .ranks import Ranks, blank
@@ -46,6 +48,20 @@ class Loading(Ranks):
 def ranks(family: Family, tp: int, ep: bool) -> Ranks:
     drawn = family.config()
     return Loading(tp, lambda rank: build(drawn, tp=tp, rank=rank, ep=ep), vllm.read)
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim_experts(monkeypatch.setattr)
+
+
+def test_a_head_that_the_loader_makes_is_refused_and_undone() -> None:
+    family = MENDED["llama, classes"]
+    model = build(family.config(), tp=1, rank=0)
+    with pytest.raises(wc.Misuse, match=r"score\.bias: the loader makes or replaces this part of the model"):
+        vllm.read(model, family.catalog() | {"score.bias": Entry((2,), "BF16")})
+    assert model.score.bias is None
+    assert vllm.read(model, family.catalog()).records
 
 
 @pytest.mark.parametrize(("name", "tp", "ep"), CASES)

@@ -1,7 +1,8 @@
 """What fills a parameter: pieces of published tensors, and how they lie in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from .strides import Box
 
@@ -119,12 +120,9 @@ def _concatenation(box: Box, pieces: Sequence[ParameterPiece]) -> Buffer | None:
         padded = _one_behind_the_other(box, pieces, axis)
         if padded is None:
             continue
-        shape = _fitted(box.len, rank, axis)
-        if shape is None:
-            continue
-        along, lengths = shape
-        if all(_fits(p.source.len, lengths, along) for p in pieces):
-            return Buffer(box, lengths, along, tuple(pieces), padded)
+        for along, lengths in _fitted(box.len, rank, axis):
+            if all(_fits(p.source.len, lengths, along) for p in pieces):
+                return Buffer(box, lengths, along, tuple(pieces), padded)
     return None
 
 
@@ -144,7 +142,9 @@ def _one_behind_the_other(box: Box, pieces: Sequence[ParameterPiece], axis: int)
     return at < box.start[axis] + box.len[axis]
 
 
-def _fitted(lengths: tuple[int, ...], rank: int, axis: int) -> tuple[int, tuple[int, ...]] | None:
+def _fitted(
+    lengths: tuple[int, ...], rank: int, axis: int
+) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The same box with `rank` dimensions, by leaving out or putting in some of length 1, and
     where `axis` is then."""
     dims = list(enumerate(lengths))
@@ -153,11 +153,12 @@ def _fitted(lengths: tuple[int, ...], rank: int, axis: int) -> tuple[int, tuple[
         if spare is None:
             spare = next((i for i, (_, n) in enumerate(dims) if n == 1), None)
         if spare is None:
-            return None
+            return
         del dims[spare]
-    along = next((i for i, (d, _) in enumerate(dims) if d == axis), 0)
-    shape = tuple(n for _, n in dims) + (1,) * (rank - len(dims))
-    return along, shape
+    for places in combinations(range(rank), len(dims)):
+        at = dict(zip(places, dims, strict=True))
+        along = next((place for place, (d, _) in at.items() if d == axis), 0)
+        yield along, tuple(at[place][1] if place in at else 1 for place in range(rank))
 
 
 def _fits(source: tuple[int, ...], lengths: tuple[int, ...], along: int) -> bool:
