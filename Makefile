@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-metrics sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-metrics families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -44,6 +44,9 @@ test-vllm: $(VENV_VLLM)/tools $(VENV)/weightcast ## Test the vLLM adapter on rea
 
 test-vllm-live: $(VENV_VLLM)/tools $(VENV)/weightcast ## Torment live vLLM engines in each state of an update, half an hour
 	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm/live -m full
+
+families: $(VENV_VLLM)/tools $(VENV)/weightcast ## Hold the layout of every vLLM family against its class, some minutes
+	PYTHONPATH=python $(VENV_VLLM)/bin/python -m tests_vllm.sweep
 
 test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter on real SGLang model classes
 	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang

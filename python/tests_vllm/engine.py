@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 from vllm.config import DeviceConfig, ModelConfig, ParallelConfig, VllmConfig, set_current_vllm_config
 from vllm.distributed import parallel_state
-from vllm.model_executor.model_loader.utils import initialize_model
+from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
 from vllm.model_executor.models import ModelRegistry
 from vllm.model_executor.models.registry import _VLLM_MODELS
 
@@ -76,6 +77,17 @@ def build_with_config(
         finally:
             torch.set_default_dtype(before)
             whole.compilation_config.static_forward_context.clear()
+
+
+def processed(
+    config: dict[str, Any], values: Mapping[str, torch.Tensor]
+) -> tuple[nn.Module, VllmConfig]:
+    """A model as an engine has it that has loaded these values, and vLLM's config of it."""
+    model, whole = build_with_config(config, tp=1, rank=0)
+    with set_current_vllm_config(whole):
+        model.load_weights(values.items())
+        process_weights_after_loading(model, whole.model_config, torch.device("cpu"))
+    return model, whole
 
 
 def register(architecture: str) -> None:

@@ -11,12 +11,14 @@ import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, Entry
 from weightcast.adapters.live import LiveLayout
+from weightcast.adapters.live.through_loader import ThroughLoader
 from weightcast.testing import conform
 
 from .cpu import claim_experts
-from .engine import build, spread
+from .engine import build, processed, spread
 from .families import MENDED, Family
 from .ranks import Ranks, blank
+from .test_coordinates import slices
 
 CASES = [
     (name, tp, ep)
@@ -42,7 +44,11 @@ class Loading(Ranks):
         super().load(rank, model, tensors)
 
     def state(self, rank: int, model: nn.Module) -> dict[str, torch.Tensor]:
-        return {**super().state(rank, model), **dict(model.named_buffers())}
+        return self.everything(model)
+
+    @staticmethod
+    def everything(model: nn.Module) -> dict[str, torch.Tensor]:
+        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def ranks(family: Family, tp: int, ep: bool) -> Ranks:
@@ -53,6 +59,25 @@ def ranks(family: Family, tp: int, ep: bool) -> Ranks:
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     claim_experts(monkeypatch.setattr)
+
+
+@pytest.mark.parametrize("name", ["falcon_h1", "mamba2", "whisper", "apertus"])
+def test_an_engine_that_has_packed_its_weights_loads_what_arrives(name: str) -> None:
+    family = MENDED[name]
+    catalog = family.catalog()
+    one, other = (blank(catalog).version(number) for number in (1, 2))
+    model, whole = processed(family.config(), one)
+    live = vllm.read(model, catalog, vllm_config=whole)
+    assert type(live) is ThroughLoader
+    live.layout(stage=True)
+    for tensor, staged in live._memory.items():
+        for piece, memory in staged:
+            memory.copy_(other[tensor][slices(piece.source)])  # what an update would do
+    live.finish()
+    got, (want, _) = Loading.everything(model), processed(family.config(), other)
+    assert got.keys() == Loading.everything(want).keys()
+    differing = [n for n, t in Loading.everything(want).items() if not torch.equal(got[n], t)]
+    assert not differing
 
 
 def test_a_head_that_the_loader_makes_is_refused_and_undone() -> None:
