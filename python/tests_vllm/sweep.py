@@ -43,6 +43,11 @@ SIZES = {
     "v_head_dim": 16,
     "pad_token_id": 0,
 }
+#: What vLLM asks for and transformers' configs do not have.
+OWN = {
+    "afmoe": {"route_norm": True, "route_scale": 1.0},
+    "deepseek_v3": {"topk_method": "noaux_tc", "scoring_func": "sigmoid"},
+}
 #: What a tiny model has at most.
 ELEMENTS = 4_000_000
 
@@ -52,7 +57,7 @@ def families() -> dict[str, Family]:
     found = {}
     for model_type, architecture in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()):
         if isinstance(architecture, str) and architecture in _VLLM_MODELS:
-            found[model_type] = Family(model_type, architecture, SIZES)
+            found[model_type] = Family(model_type, architecture, SIZES | OWN.get(model_type, {}))
     return found | MENDED
 
 
@@ -66,7 +71,7 @@ def outcomes(family: Family) -> Iterator[tuple[str, str]]:
     except Exception as error:
         yield "not built", _line(error)
         return
-    experts = any(".experts." in name for name in catalog) or family.experts
+    experts = any(".experts." in name or "moe." in name for name in catalog)
     for tp, ep in ((1, False), (2, False), (2, True))[: 3 if experts else 2]:
         yield _outcome(ranks(family, tp, ep), blank(catalog))
 
