@@ -57,8 +57,7 @@ def examine(
     _refuse_changes(recording, steps)
     pieces, hows = _traced(recording, targets)
     themselves, tensors = with_all_they_touch(steps, set(hows))
-    left = []
-    owners = Owners(targets)
+    left, owners = [], Owners(targets)
     for name, target in targets.items():
         filled, owner = 0, owners.of(target)
         if owner not in (None, name):
@@ -69,7 +68,6 @@ def examine(
             filled = read_through_loader(reading, name, target, steps[name], how)
         elif name in pieces:
             filled = read_parameter(reading, name, target, pieces[name], recording)
-            reading.records[-1].buffer = name not in parameters
         elif name not in parameters:
             continue
         if filled < target.numel() and not _decided(reading, name, unsourced):
@@ -80,9 +78,12 @@ def examine(
         )
         raise _core.LayoutMismatch(unmatched(what, left, catalog, advice))
     _leave_unused(reading, recording, catalog, known, unused)
-    if tensors:
-        for name in (n for n in catalog if n in tensors):
+    for made in reading.records:
+        made.buffer = made.name not in parameters
+    for name in catalog:
+        if name in tensors:
             reading.take_whole(name, catalog[name])
+    if tensors:
         check_replay(reading, targets, steps, catalog)
     return reading
 

@@ -1,6 +1,7 @@
 """Torch's operators, by what they do to the elements of a tensor."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ UNIFORM = LIKE - {
 } | {_aten.zeros.default, _aten.ones.default, _aten.full.default}
 
 
+@cache
 def views(func: Any) -> bool:
     """Whether an op makes nothing but views of its arguments, or makes its argument another view."""
     returns = func._schema.returns
@@ -41,10 +43,15 @@ def views(func: Any) -> bool:
 
 def changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """The tensors that an op writes to."""
-    arguments = func._schema.arguments
-    given = [args[at] if at < len(args) else kwargs.get(a.name) for at, a in enumerate(arguments)]
-    written = [v for a, v in zip(arguments, given, strict=True) if a.alias_info and a.alias_info.is_write]
-    return list(tensors_in(written))
+    given = [args[at] if at < len(args) else kwargs.get(name) for at, name in _written(func)]
+    return list(tensors_in(given))
+
+
+@cache
+def _written(func: Any) -> list[tuple[int, str]]:
+    """The arguments that an op writes to: their places, and their names."""
+    arguments = enumerate(func._schema.arguments)
+    return [(at, a.name) for at, a in arguments if a.alias_info and a.alias_info.is_write]
 
 
 def on_meta(arguments: Any) -> Any:
