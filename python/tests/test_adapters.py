@@ -165,7 +165,8 @@ def values(seed: int) -> dict[str, torch.Tensor]:
     return {name: torch.randn(shape).bfloat16() for name, shape in PUBLISHED.items()}
 
 
-def test_update_equals_the_loader(group) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_update_equals_the_loader(group, beside: bool) -> None:
     engines = [Engine(rank, 2) for rank in range(2)]
     read_off = [live(engine) for engine in engines]
     assert {c.how for c in read_off[0].conversions} == {"cast BF16 to F32", "transpose"}
@@ -175,12 +176,16 @@ def test_update_equals_the_loader(group) -> None:
     for name, tensor in held.items():
         layout.add(tensor, name)
     trainer = group("trainer", [layout], role="trainer", epoch="new")
-    rollout = group("rollout", [each.layout(stage=True) for each in read_off])
+    rollout = group("rollout", [each.layout(stage=True, beside=beside) for each in read_off])
     for version in (1, 2):
         for name, tensor in values(version).items():
             held[name].copy_(tensor)
         trainer.all(lambda h, v=version: h.publish(v, deadline=SOON))
+        before = [[p.clone() for p in engine.parameters()] for engine in engines]
         assert all(rollout.all(lambda h: h.update(deadline=SOON).changed))
+        if beside:
+            for engine, kept in zip(engines, before, strict=True):
+                assert all(torch.equal(p, old) for p, old in zip(engine.parameters(), kept, strict=True))
         for rank, engine in enumerate(engines):
             read_off[rank].finish()
             once = Engine(rank, 2)

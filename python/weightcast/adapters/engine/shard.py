@@ -188,6 +188,8 @@ class EngineShard:
         if self._fetching is not None:
             wait_for([self._fetching])
         if self._live is not None and not self._lands_beside:
+            if self._handle.version is not None:
+                self._handle.unpublish(deadline=self.settings.deadline)
             self._handle.unregister(deadline=self.settings.deadline)
             self._live = None
 

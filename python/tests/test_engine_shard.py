@@ -1,0 +1,213 @@
+"""One worker of a live engine: what its parameters hold after each step of an update, and after each failure."""
+
+import itertools
+
+import pytest
+
+import weightcast as wc
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from weightcast.adapters.catalog import Catalog  # noqa: E402
+from weightcast.adapters.engine import EngineShard, Settings  # noqa: E402
+from weightcast.adapters.live import LiveLayout  # noqa: E402
+from weightcast.adapters.live.read import read  # noqa: E402
+
+_names = itertools.count()
+
+
+class Engine(nn.Module):
+    """A fused parameter, and one that converts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fused = nn.Parameter(torch.zeros(8, 4), requires_grad=False)
+        self.turned = nn.Parameter(torch.zeros(4, 2), requires_grad=False)
+
+    def load_weights(self, weights) -> None:
+        for name, tensor in weights:
+            if name == "c":
+                self.turned.data.copy_(tensor.t())
+            elif name in "ab":
+                self.fused.data.chunk(2)["ab".index(name)].copy_(tensor)
+
+    def read(self, catalog: Catalog) -> LiveLayout:
+        return read(dict(self.named_parameters()), self.load_weights, catalog, unused={}, unsourced={})
+
+    def holds(self, value: float) -> bool:
+        return all(bool((p == value).all()) for p in self.parameters())
+
+
+class Job:
+    """A trainer, and workers that join it."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self.tensors = {"a": torch.zeros(4, 4), "b": torch.zeros(4, 4), "c": torch.zeros(2, 4)}
+        layout = wc.Layout()
+        for name, tensor in self.tensors.items():
+            layout.add(tensor, name)
+        self.trainer = wc.open("policy", wc.Replica("trainer"), role="trainer", epoch="new", retain=2, server=server)
+        self.trainer.register(layout)
+
+    def publish(self, version: int) -> None:
+        """All of its values are the version."""
+        for tensor in self.tensors.values():
+            tensor.fill_(version)
+        self.trainer.publish(version)
+
+    def shard(self, engine: Engine, **settings) -> EngineShard:
+        given = Settings(server=self.server, deadline=20.0, **settings)
+        return EngineShard(given, wc.Replica(f"engine-{next(_names)}"), engine.read)
+
+
+@pytest.fixture
+def job():
+    with wc.serve() as server:
+        made = Job(server.address)
+        yield made
+        made.trainer.close()
+
+
+CATALOG = {"a": ((4, 4), "F32"), "b": ((4, 4), "F32"), "c": ((2, 4), "F32")}
+
+
+@pytest.mark.parametrize("landing", ["staged", "in_place"])
+def test_a_version_is_fetched_and_installed(job: Job, landing: str) -> None:
+    engine = Engine()
+    shard = job.shard(engine, landing=landing, catalog=CATALOG)
+    for version in (1, 2):
+        job.publish(version)
+        shard.begin()
+        shard.fetch(version)
+        assert shard.state.fetched == version
+        if landing == "staged":
+            assert engine.holds(version - 1), "the engine generates on"
+            shard.check_serving()
+        else:
+            with pytest.raises(wc.WeightcastError, match="fetched into the parameters"):
+                shard.check_serving()
+        assert shard.install() == version == shard.install(), "asked again, it says the same"
+        assert engine.holds(version) and shard.state.installed == version
+        shard.check_serving()
+        job.trainer.unpublish()
+    shard.close()
+
+
+def test_names_that_do_not_match_are_an_error_before_the_first_version(job: Job) -> None:
+    with pytest.raises(wc.LayoutMismatch):
+        job.shard(Engine(), catalog={**CATALOG, "d": ((1,), "F32")})
+    job.publish(1)
+    # Without a catalog, what is published now is read.
+    shard = job.shard(Engine())
+    shard.fetch()
+    assert shard.install() == 1
+    shard.close()
+
+
+def test_a_fetch_in_the_background_ends_with_the_install(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine)
+    shard.fetch(1, wait=False)  # of a version that is still to come
+    assert shard.state.fetched is None
+    job.publish(1)
+    assert shard.install() == 1 and engine.holds(1)
+    with pytest.raises(wc.Misuse, match="land in place"):
+        job.shard(Engine(), landing="in_place").fetch(1, wait=False)
+    shard.close()
+
+
+def test_a_fetch_that_fails_leaves_the_engine_as_it_was(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG)
+    job.publish(1)
+    shard.fetch(1)
+    shard.install()
+    shard.begin()
+    shard.fetch(2, wait=False, deadline=0.3)
+    with pytest.raises(wc.WeightcastError):
+        shard.install()
+    assert shard.state.failed is not None and shard.state.incomplete is None
+    assert engine.holds(1)
+    # The next fetch has nothing to do with that.
+    shard.fetch(1, allow_rollback=True)
+    assert shard.state.failed is None
+    job.trainer.unpublish()
+    job.publish(3)
+    shard.fetch(3)
+    shard.install()
+    with pytest.raises(wc.Misuse, match="allow_rollback"):
+        shard.fetch(1)  # which is retained
+    shard.fetch(1, allow_rollback=True)
+    assert shard.install() == 1 and engine.holds(1)
+    shard.close()
+
+
+def test_an_install_that_fails_is_incomplete_until_one_succeeds(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG)
+    job.publish(1)
+    shard.fetch(1)
+    finish = shard._live.finish
+
+    def halfway() -> None:
+        engine.fused.fill_(1)
+        raise ZeroDivisionError
+
+    shard._live.finish = halfway
+    with pytest.raises(ZeroDivisionError):
+        shard.install()
+    with pytest.raises(wc.WeightcastError, match="version 1 was being installed"):
+        shard.check_serving()
+    shard._live.finish = finish
+    assert shard.install() == 1 and engine.holds(1)
+    shard.check_serving()
+    # An install of the update before is none of this one.
+    shard.begin()
+    with pytest.raises(wc.Misuse, match="no version has been fetched"):
+        shard.install()
+    shard.close()
+
+
+def test_discarded_weights_come_back_from_beside(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG)
+    shard.discard()
+    shard.restore()
+    assert "discarded" in shard.state.incomplete, "nothing was fetched that could bring them back"
+    job.publish(1)
+    shard.fetch(1)
+    shard.install()
+    shard.discard()
+    for parameter in engine.parameters():
+        parameter.fill_(9)
+    shard.restore()
+    assert engine.holds(1) and shard.state.incomplete is None
+    shard.close()
+
+
+def test_memory_in_place_is_withdrawn_before_it_goes(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG, landing="in_place")
+    job.publish(1)
+    shard.fetch(1)
+    shard.install()
+    assert len(job.trainer.list()[1]) == 2
+    shard.withdraw()
+    assert job.trainer.list()[1] == {"trainer"}, "nobody reads what is about to go"
+    job.trainer.unpublish()
+    job.publish(2)
+    shard.fetch(2)
+    assert shard.install() == 2 and engine.holds(2)
+    shard.close()
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for wrong in ({"landing": "here"}, {"draft": "updated"}, {"deadline": 0.0}, {"deadline": float("nan")}):
+        with pytest.raises(wc.Misuse):
+            Settings(**wrong)
+    with pytest.raises(TypeError):
+        Settings(servers="x")
+    assert Settings(prefix="policy.").known_name("policy.a.b") == "a.b"
