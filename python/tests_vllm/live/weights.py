@@ -61,5 +61,6 @@ class Held(nn.Module):
             for name, parameter in self.named_parameters():
                 value = values[name]
                 if isinstance(parameter, DTensor):
-                    value = distribute_tensor(value, parameter.device_mesh, parameter.placements)
+                    mesh, placements = parameter.device_mesh, parameter.placements
+                    value = distribute_tensor(value, mesh, placements, src_data_rank=None)
                 parameter.copy_(value)
