@@ -148,6 +148,32 @@ fn what_does_not_fit_is_said() {
     assert!(told.contains("rank 2 is outside of the 2 ranks"), "{told}");
 }
 
+/// As a published four-bit checkpoint has it, in its config or beside it.
+#[test]
+fn a_checkpoint_in_an_unknown_form_is_refused() {
+    let folder = std::env::temp_dir().join(format!("weightcast-form-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let scratch = Scratch(folder);
+    let file = scratch.0.join("config.json");
+    let text = std::fs::read_to_string(data("configs/qwen3-0.6b.json")).expect("a config");
+    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    let plan = |config: &Value| {
+        std::fs::write(&file, config.to_string()).expect("a config");
+        let sides = ["--source", "fsdp2:dp=4", "--target", "vllm:tp=2"];
+        let config = file.to_string_lossy().into_owned();
+        weightcast(&[&["plan", "--config", &config], &sides[..]].concat())
+    };
+    assert!(plan(&config).status.success());
+    let beside = scratch.0.join("hf_quant_config.json");
+    std::fs::write(&beside, r#"{"quantization": {"quant_algo": "NVFP4"}}"#).expect("a file");
+    let told = error(&plan(&config));
+    assert!(told.contains("hf_quant_config.json") && told.contains("live engine"), "{told}");
+    std::fs::remove_file(&beside).expect("it is there");
+    config["quantization_config"] = serde_json::json!({"quant_method": "awq", "bits": 4});
+    let told = error(&plan(&config));
+    assert!(told.contains("quantised by awq (4 bits)"), "{told}");
+}
+
 #[test]
 fn a_reader_that_has_enough_is_no_error() {
     let config = data("configs/kimi-k2.json");

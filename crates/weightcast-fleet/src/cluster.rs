@@ -21,28 +21,23 @@ pub struct Cluster {
 impl Cluster {
     /// The model as the spec's ranks hold it. A trainer's checkpoint is never quantised.
     pub fn new(model: &ModelSpec, spec: &Spec) -> Result<Cluster, RuleError> {
-        let as_configured = &model.quantisation;
-        let quantisation = match spec.quantise {
-            Quantise::AsConfigured => as_configured.clone(),
-            Quantise::Never => None,
-            Quantise::Fp8 { block } => {
-                let mut quantisation = as_configured.clone();
-                let quantisation = quantisation.get_or_insert(Quantisation::fp8(BLOCK));
-                if let Some(block) = block {
-                    quantisation.block = (block, block);
-                }
-                Some(quantisation.clone())
-            }
-        };
         let cluster = |model| Cluster { model, side: spec.side.clone() };
         let ranks = cluster(model.clone()).ranks();
         if ranks > MOST_RANKS {
             let what = format!("{spec} has {ranks} ranks; at most {MOST_RANKS} are supported");
             return Err(RuleError::Degrees { what });
         }
-        let model = match quantisation == *as_configured {
-            true => model.clone(),
-            false => model.quantised(quantisation)?,
+        let model = match spec.quantise {
+            Quantise::AsConfigured => model.clone(),
+            Quantise::Never => model.quantised(None)?,
+            Quantise::Fp8 { block } => {
+                let configured = model.quantisation.clone();
+                let mut quantisation = configured.unwrap_or_else(|| Quantisation::fp8(BLOCK));
+                if let Some(block) = block {
+                    quantisation.block = (block, block);
+                }
+                model.quantised(Some(quantisation))?
+            }
         };
         Ok(cluster(model))
     }

@@ -30,6 +30,16 @@ const KEYS: [&str; 22] = [
     "n_positions",
 ];
 
+const FORM_KEYS: [&str; 7] = [
+    "weight_block_size",
+    "modules_to_not_convert",
+    "fmt",
+    "bits",
+    "config_groups",
+    "scale_fmt",
+    "quant_algo",
+];
+
 fn values() -> impl Strategy<Value = Value> {
     prop_oneof![
         (0..9u64).prop_map(|n| json!(n)),
@@ -72,6 +82,11 @@ proptest! {
             "num_attention_heads": 4, "topk_method": "noaux_tc", "dtype": "bfloat16",
             "quantization_config": { "quant_method": "fp8", "weight_block_size": [block, 16] },
         });
+        match model_type {
+            "gpt2" => config["quantization_config"] = Value::Null,
+            "gpt_oss" => config["quantization_config"] = json!({ "quant_method": "mxfp4" }),
+            _ => {}
+        }
         for (key, value) in set {
             config[KEYS[key]] = value;
         }
@@ -88,6 +103,31 @@ proptest! {
                 let _ = movement::plan(&cluster, &cluster, 1, 2);
             }
         }
+    }
+
+    /// Whatever is said of quantisation: a model or a reason, never a panic.
+    #[test]
+    fn no_quantisation_panics(
+        model_type in models(),
+        method in prop::sample::select(vec!["fp8", "mxfp4", "awq", ""]),
+        keys in prop::collection::vec((prop::sample::select(FORM_KEYS.to_vec()), values()), 0..4),
+        within in any::<bool>(),
+    ) {
+        let mut said = json!({ "quant_method": method, "weight_block_size": [128, 128] });
+        for (key, value) in keys {
+            said[key] = value;
+        }
+        let mut config = json!({
+            "model_type": model_type, "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_local_experts": 2, "dtype": "bfloat16", "n_positions": 8,
+        });
+        match within {
+            true => config["text_config"] = json!({ "quantization_config": said }),
+            false => config["quantization_config"] = said,
+        }
+        let model = Config::parse(&config.to_string()).and_then(|config| ModelSpec::of(&config));
+        let laid_out = ["fp8", "mxfp4"].contains(&method) && !within;
+        prop_assert!(laid_out || model.is_err(), "{}", config);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::{Cluster, RankLayout, Spec};
@@ -59,10 +59,20 @@ pub(crate) fn run(asked: &LayoutOf) -> anyhow::Result<()> {
     })
 }
 
+/// Files beside a config that say how its checkpoint is quantised, where the config itself may not.
+const BESIDE: [&str; 3] = ["hf_quant_config.json", "quantize_config.json", "quant_config.json"];
+
 /// Reads the model of a config file, as Hugging Face writes it.
 pub fn read_model(config: &Path) -> anyhow::Result<ModelSpec> {
     let read = || -> anyhow::Result<ModelSpec> {
-        Ok(ModelSpec::of(&Config::parse(&std::fs::read_to_string(config)?)?)?)
+        let model = ModelSpec::of(&Config::parse(&std::fs::read_to_string(config)?)?)?;
+        if let Some(file) = BESIDE.iter().find(|file| config.with_file_name(file).exists()) {
+            bail!(
+                "{file} beside it says that the checkpoint is quantised, in a form that no rule lays out; \
+                 plan the config of the unquantised checkpoint, or read the layout off a live engine"
+            );
+        }
+        Ok(model)
     };
     read().with_context(|| config.display().to_string())
 }

@@ -1,11 +1,13 @@
 //! What the published checkpoint of a model holds: names, shapes and types, in families.
 
+use serde_json::Value;
 use weightcast_plan::DType;
 
 use super::config::{Config, ConfigError};
 use super::description::{CheckpointKind, MODEL_TYPES, ModelType};
 use super::dims::Dims;
 use super::family::Family;
+use super::form::WeightForm;
 use super::quantisation::Quantisation;
 use super::role::TensorRole;
 use super::{decoder, gpt_oss, gpt2};
@@ -37,21 +39,41 @@ pub struct ModelSpec {
 impl ModelSpec {
     /// Describes the model of a config.
     pub fn of(config: &Config) -> Result<ModelSpec, ConfigError> {
-        let model_type = describe(config.model_type())?;
+        let form = WeightForm::of(config, &describe(config)?.kind)?;
+        ModelSpec::in_form(config, form)
+    }
+
+    /// The same model with a checkpoint that is quantised so, or not at all.
+    pub fn quantised(&self, quantisation: Option<Quantisation>) -> Result<ModelSpec, ConfigError> {
+        let form = quantisation.map_or(WeightForm::Plain, WeightForm::Fp8Blocks);
+        ModelSpec::in_form(&self.config, form)
+    }
+
+    /// The model of a config with its weights in this form, whatever the config says of that.
+    fn in_form(config: &Config, form: WeightForm) -> Result<ModelSpec, ConfigError> {
+        let model_type = describe(config)?;
         let dims = Dims::of(config)?;
-        let dtype = dtype_of(config);
-        let families = match &model_type.kind {
+        let dtype = dtype_of(config)?;
+        let mut families = match &model_type.kind {
             CheckpointKind::Decoder(decoder) => decoder::families(config, decoder, &dims, dtype)?,
             CheckpointKind::Gpt2 => gpt2::families(&dims, config, dtype)?,
-            CheckpointKind::GptOss => gpt_oss::families(&dims, dtype)?,
+            CheckpointKind::GptOss => gpt_oss::families(&dims, dtype, &form)?,
         };
         let decoder = match &model_type.kind {
             CheckpointKind::Decoder(decoder) => Some(decoder),
             CheckpointKind::Gpt2 | CheckpointKind::GptOss => None,
         };
-        let mut model = ModelSpec {
+        let quantisation = match form {
+            WeightForm::Fp8Blocks(quantisation) => Some(quantisation),
+            WeightForm::Plain | WeightForm::Mxfp4Experts => None,
+        };
+        if let Some(quantisation) = &quantisation {
+            families = quantisation.apply(families);
+        }
+        bounded(&families)?;
+        Ok(ModelSpec {
             families,
-            quantisation: Quantisation::of(config)?,
+            quantisation,
             dtype,
             dims,
             router_f32: decoder.is_some_and(|d| d.moe.router_f32),
@@ -61,22 +83,7 @@ impl ModelSpec {
             model_type: config.model_type().to_owned(),
             is_decoder: decoder.is_some(),
             config: config.clone(),
-        };
-        if let Some(quantisation) = &model.quantisation {
-            model.families = quantisation.apply(model.families);
-        }
-        bounded(&model.families)?;
-        Ok(model)
-    }
-
-    /// The same model with a checkpoint that is quantised so, or not at all.
-    pub fn quantised(&self, quantisation: Option<Quantisation>) -> Result<ModelSpec, ConfigError> {
-        let mut plain = self.plain()?;
-        if let Some(quantisation) = &quantisation {
-            plain.families = quantisation.apply(plain.families);
-        }
-        plain.quantisation = quantisation;
-        Ok(plain)
+        })
     }
 
     /// Number of decoder layers, without draft layers.
@@ -99,11 +106,6 @@ impl ModelSpec {
     pub(crate) fn of_role(&self, role: TensorRole) -> impl Iterator<Item = &Family> {
         self.families.iter().filter(move |f| f.role == role)
     }
-
-    fn plain(&self) -> Result<ModelSpec, ConfigError> {
-        let bare = self.config.without("quantization_config");
-        ModelSpec::of(&bare)
-    }
 }
 
 /// All bytes of a checkpoint fit in numbers with room to spare.
@@ -120,20 +122,39 @@ fn bounded(families: &[Family]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn describe(model_type: &str) -> Result<&'static ModelType, ConfigError> {
-    let found = MODEL_TYPES.iter().find(|d| d.model_types.contains(&model_type));
-    found.ok_or_else(|| ConfigError::UnknownModel {
-        found: model_type.to_owned(),
+fn describe(config: &Config) -> Result<&'static ModelType, ConfigError> {
+    let name = config.model_type();
+    let found = MODEL_TYPES.iter().find(|d| d.model_types.contains(&name));
+    let found = found.ok_or_else(|| ConfigError::UnknownModel {
+        found: name.to_owned(),
         known: MODEL_TYPES.iter().flat_map(|d| d.model_types).copied().collect(),
-    })
+    })?;
+    let Some(architectures) = config.value("architectures") else { return Ok(found) };
+    let known = |class: &Value| class.as_str().is_some_and(|c| found.architectures.contains(&c));
+    match architectures.as_array() {
+        Some(classes) if classes.iter().all(known) => Ok(found),
+        _ => Err(ConfigError::Architecture {
+            found: architectures.to_string(),
+            model_type: name.to_owned(),
+            known: found.architectures.to_vec(),
+        }),
+    }
 }
 
 /// Type of the weights as torch names it; F32 is what Hugging Face writes nothing for.
-fn dtype_of(config: &Config) -> DType {
-    let name = [config.text("dtype"), config.text("torch_dtype")];
-    match name.into_iter().find(|n| !n.is_empty()) {
-        Some("bfloat16") => DType::BF16,
-        Some("float16") => DType::F16,
-        _ => DType::F32,
+fn dtype_of(config: &Config) -> Result<DType, ConfigError> {
+    let said = ["dtype", "torch_dtype"].map(|key| config.value(key).map(|value| (key, value)));
+    let mut types = said.into_iter().flatten().map(|(key, value)| match value.as_str() {
+        Some("bfloat16") => Ok(DType::BF16),
+        Some("float16") => Ok(DType::F16),
+        Some("float32") => Ok(DType::F32),
+        _ => Err(ConfigError::Dtype { key, found: value.to_string() }),
+    });
+    let first = types.next().transpose()?;
+    match types.next().transpose()? {
+        Some(second) if Some(second) != first => Err(ConfigError::Contradiction {
+            what: "dtype and torch_dtype are different types".into(),
+        }),
+        _ => Ok(first.unwrap_or(DType::F32)),
     }
 }

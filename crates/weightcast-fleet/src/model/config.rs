@@ -17,11 +17,42 @@ pub enum ConfigError {
     #[error("config key {key} is {value}; at most {most} is supported")]
     TooLarge { key: &'static str, value: u64, most: u64 },
     /// A model type without a description.
-    #[error("no description of model type {found:?}; known are {}", known.join(", "))]
+    #[error(
+        "no description of model type {found:?}; known are {}; read the layout off a live engine",
+        known.join(", ")
+    )]
     UnknownModel { found: String, known: Vec<&'static str> },
+    /// A class that has other tensors than the model type's causal language model.
+    #[error(
+        "architecture {found} of model type {model_type} has a head or parts (score, classifier) that no rule lays \
+         out; known are {}; plan the config of the causal language model, or read the layout off a live engine",
+        known.join(", ")
+    )]
+    Architecture { found: String, model_type: String, known: Vec<&'static str> },
+    /// A type of weights that no rule lays out.
+    #[error(
+        "config key {key} is {found}; known are bfloat16, float16 and float32; \
+         plan a config in one of these types, or read the layout off a live engine"
+    )]
+    Dtype { key: &'static str, found: String },
+    /// Quantised weights that no rule lays out.
+    #[error(
+        "config key {key} says that the checkpoint is quantised by {method} ({}): {why}; \
+         plan its unquantised config, without {key}, or read the layout off a live engine",
+        told_bits(bits)
+    )]
+    Quantised { key: String, method: String, bits: Vec<u64>, why: String },
     /// Numbers that do not belong together.
     #[error("the config contradicts itself: {what}")]
     Contradiction { what: String },
+}
+
+fn told_bits(bits: &[u64]) -> String {
+    let told: Vec<String> = bits.iter().map(u64::to_string).collect();
+    match told.is_empty() {
+        true => "bits not said".into(),
+        false => format!("{} bits", told.join(" and ")),
+    }
 }
 
 /// The largest number taken from a config: dimensions multiply without overflow.
@@ -84,21 +115,47 @@ impl Config {
         list(self.0.get(key)).filter_map(Value::as_u64).collect()
     }
 
-    /// The config without this key.
-    pub(crate) fn without(&self, key: &str) -> Config {
-        let mut value = self.0.clone();
-        if let Some(object) = value.as_object_mut() {
-            object.remove(key);
-        }
-        Config(value)
+    /// What the key holds; nothing for null.
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|value| !value.is_null())
     }
 
-    /// The object under the key, read as a config of its own.
-    pub(crate) fn within(&self, key: &str) -> Option<Config> {
-        self.0.get(key).filter(|v| v.is_object()).cloned().map(Config)
+    /// What these keys hold here and in all objects within, each with its path, the outermost first.
+    pub(crate) fn anywhere(&self, keys: &[&str]) -> Vec<(String, &Value)> {
+        let mut found = Vec::new();
+        collect(&self.0, "", keys, &mut found);
+        found
+    }
+}
+
+fn collect<'a>(value: &'a Value, path: &str, keys: &[&str], found: &mut Vec<(String, &'a Value)>) {
+    let members = || value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let is_asked = |key: &String| keys.contains(&key.as_str());
+    found.extend(members().filter(|m| is_asked(m.0)).map(|(k, v)| (format!("{path}{k}"), v)));
+    for (key, value) in members().filter(|member| !is_asked(member.0)) {
+        collect(value, &format!("{path}{key}."), keys, found);
     }
 }
 
 fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
     value.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// An error for a key that is not among these: what the key changes is not known.
+pub(super) fn understood(said: &Value, keys: &[&str]) -> Result<(), String> {
+    let mut set = said.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    match set.find(|(key, _)| !keys.contains(&key.as_str())) {
+        None => Ok(()),
+        Some((key, value)) => Err(format!("what {key}={value} changes is not known")),
+    }
+}
+
+/// The texts listed under a key; none without the key.
+pub(super) fn texts<'a>(said: &'a Value, key: &str) -> Result<Vec<&'a str>, String> {
+    let value = match said.get(key) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(value) => value,
+    };
+    let texts = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+    texts.ok_or_else(|| format!("{key} is no list of names: {value}"))
 }

@@ -15,6 +15,8 @@ pub(crate) enum When {
 /// How a model type names and shapes its tensors.
 pub(crate) struct ModelType {
     pub(crate) model_types: &'static [&'static str],
+    /// The classes that have these tensors and no others.
+    pub(crate) architectures: &'static [&'static str],
     pub(crate) kind: CheckpointKind,
 }
 
@@ -25,7 +27,7 @@ pub(crate) enum CheckpointKind {
     Decoder(Decoder),
     /// GPT-2: `h.{L}`, weights stored `[in, out]`.
     Gpt2,
-    /// gpt-oss: experts fused and in MXFP4 blocks.
+    /// gpt-oss: experts fused, and as published in MXFP4 blocks.
     GptOss,
 }
 
@@ -105,10 +107,11 @@ const QWEN3: Decoder =
 
 /// Every model type that is known.
 pub(crate) const MODEL_TYPES: &[ModelType] = &[
-    decoder(&["llama", "mistral"], PLAIN),
-    decoder(&["qwen2"], QWEN2),
+    decoder(&["llama", "mistral"], &["LlamaForCausalLM", "MistralForCausalLM"], PLAIN),
+    decoder(&["qwen2"], &["Qwen2ForCausalLM"], QWEN2),
     decoder(
         &["qwen2_moe"],
+        &["Qwen2MoeForCausalLM"],
         Decoder {
             moe: Moe {
                 shared: "mlp.shared_expert",
@@ -119,9 +122,10 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
             ..QWEN2
         },
     ),
-    decoder(&["qwen3", "qwen3_moe"], QWEN3),
+    decoder(&["qwen3", "qwen3_moe"], &["Qwen3ForCausalLM", "Qwen3MoeForCausalLM"], QWEN3),
     decoder(
         &["mixtral"],
+        &["MixtralForCausalLM"],
         Decoder {
             moe: Moe {
                 router: "block_sparse_moe.gate",
@@ -137,10 +141,12 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
     ),
     decoder(
         &["glm4"],
+        &["Glm4ForCausalLM"],
         Decoder { output_bias: When::Never, sandwich_norms: true, fused_gate_up: true, ..PLAIN },
     ),
     decoder(
         &["glm4_moe"],
+        &["Glm4MoeForCausalLM"],
         Decoder {
             output_bias: When::Never,
             qk_norm: When::Flag("use_qk_norm"),
@@ -151,17 +157,35 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
     ),
     decoder(
         &["glm4_moe_lite"],
+        &["Glm4MoeLiteForCausalLM"],
         Decoder { moe: Moe { correction: When::Always, router_f32: true, ..MOE }, ..PLAIN },
     ),
     decoder(
         &["glm_moe_dsa"],
+        &["GlmMoeDsaForCausalLM"],
         Decoder { moe: Moe { correction: When::Always, shared_by_tokens: true, ..MOE }, ..PLAIN },
     ),
-    decoder(&["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"], DEEPSEEK),
-    ModelType { model_types: &["gpt2"], kind: CheckpointKind::Gpt2 },
-    ModelType { model_types: &["gpt_oss"], kind: CheckpointKind::GptOss },
+    decoder(
+        &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
+        &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM"],
+        DEEPSEEK,
+    ),
+    ModelType {
+        model_types: &["gpt2"],
+        architectures: &["GPT2LMHeadModel"],
+        kind: CheckpointKind::Gpt2,
+    },
+    ModelType {
+        model_types: &["gpt_oss"],
+        architectures: &["GptOssForCausalLM"],
+        kind: CheckpointKind::GptOss,
+    },
 ];
 
-const fn decoder(model_types: &'static [&'static str], decoder: Decoder) -> ModelType {
-    ModelType { model_types, kind: CheckpointKind::Decoder(decoder) }
+const fn decoder(
+    model_types: &'static [&'static str],
+    architectures: &'static [&'static str],
+    decoder: Decoder,
+) -> ModelType {
+    ModelType { model_types, architectures, kind: CheckpointKind::Decoder(decoder) }
 }

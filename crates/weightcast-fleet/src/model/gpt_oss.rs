@@ -1,11 +1,12 @@
-//! The tensors of gpt-oss: experts fused over the layer, in MXFP4 blocks of 32 elements (16 bytes)
-//! with one exponent each.
+//! The tensors of gpt-oss: experts fused over the layer. As published they are rows of MXFP4 blocks of 32 elements
+//! (16 bytes) with one exponent each; plain ones are stored `[experts, in, out]`, as transformers holds them.
 
 use weightcast_plan::DType;
 
 use super::config::ConfigError;
 use super::dims::Dims;
 use super::family::Family;
+use super::form::WeightForm;
 use super::role::{ModuleTensor, TensorRole};
 
 /// Elements of an MXFP4 block, and its bytes.
@@ -13,7 +14,11 @@ const BLOCK: u64 = 32;
 const BLOCK_BYTES: u64 = 16;
 
 /// The families of the checkpoint.
-pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigError> {
+pub(crate) fn families(
+    dims: &Dims,
+    dtype: DType,
+    form: &WeightForm,
+) -> Result<Vec<Family>, ConfigError> {
     let moe = dims.moe.as_ref();
     let moe = moe.ok_or(ConfigError::Missing { keys: vec!["num_local_experts"] })?;
     let (hidden, heads, keys) = (dims.hidden, dims.heads * dims.head, dims.key_heads * dims.head);
@@ -52,14 +57,10 @@ pub(crate) fn families(dims: &Dims, dtype: DType) -> Result<Vec<Family>, ConfigE
         (TensorRole::ExpertsDown, "down_proj", hidden, wide),
     ] {
         let name = format!("model.layers.{{L}}.mlp.experts.{name}");
-        let blocks = columns / BLOCK;
-        list.bytes(
-            role,
-            ModuleTensor::Weight,
-            format!("{name}_blocks"),
-            &[experts, rows, blocks, BLOCK_BYTES],
-        );
-        list.bytes(role, ModuleTensor::Scale, format!("{name}_scales"), &[experts, rows, blocks]);
+        match form {
+            WeightForm::Mxfp4Experts => list.blocks(role, &name, [experts, rows, columns])?,
+            _ => list.put(role, ModuleTensor::Weight, &name, &[experts, columns, rows]),
+        }
         list.put(role, ModuleTensor::Bias, &format!("{name}_bias"), &[experts, rows]);
     }
     let norm = |name: &str| format!("model.layers.{{L}}.{name}.weight");
@@ -94,6 +95,24 @@ impl GptOssFamilies {
         let layers = if name.contains("{L}") { self.layers.clone() } else { Vec::new() };
         let (name, shape, dtype) = (name.to_owned(), shape.to_vec(), self.dtype);
         self.families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
+    }
+
+    /// Experts of so many rows and columns, in blocks along their rows.
+    fn blocks(
+        &mut self,
+        role: TensorRole,
+        name: &str,
+        [experts, rows, columns]: [u64; 3],
+    ) -> Result<(), ConfigError> {
+        if columns % BLOCK != 0 {
+            let what = format!("{name}: {columns} elements of a row are no whole MXFP4 blocks");
+            return Err(ConfigError::Contradiction { what });
+        }
+        let blocks = columns / BLOCK;
+        let shape = [experts, rows, blocks, BLOCK_BYTES];
+        self.bytes(role, ModuleTensor::Weight, format!("{name}_blocks"), &shape);
+        self.bytes(role, ModuleTensor::Scale, format!("{name}_scales"), &shape[..3]);
+        Ok(())
     }
 
     fn bytes(&mut self, role: TensorRole, member: ModuleTensor, name: String, shape: &[u64]) {

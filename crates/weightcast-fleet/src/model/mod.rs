@@ -7,6 +7,7 @@ mod decoder;
 mod description;
 mod dims;
 mod family;
+mod form;
 mod gpt2;
 mod gpt_oss;
 mod quantisation;

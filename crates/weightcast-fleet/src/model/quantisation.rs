@@ -1,10 +1,17 @@
 //! FP8 block quantisation of a checkpoint: which weights, and one F32 scale for each block.
 
+use serde_json::Value;
 use weightcast_plan::DType;
 
-use super::config::{Config, ConfigError};
+use super::config::{texts, understood};
 use super::family::{Family, fill, intervals};
 use super::role::ModuleTensor;
+
+/// Keys with the one value that is laid out. Scales of `ue8m0` are powers of two, stored in F32 all the same.
+const VALUES: [(&str, &str); 3] =
+    [("fmt", "e4m3"), ("activation_scheme", "dynamic"), ("scale_fmt", "ue8m0")];
+/// Keys that list modules left as they are.
+const LEFT: [&str; 2] = ["modules_to_not_convert", "ignored_layers"];
 
 /// Weights in FP8 (e4m3) with a scale for each block of rows and columns.
 ///
@@ -23,19 +30,29 @@ impl Quantisation {
         Quantisation { block: (block.max(1), block.max(1)), left: Vec::new() }
     }
 
-    /// Whether this is what the config asks for: `quant_method` fp8 with blocks.
-    pub(crate) fn of(config: &Config) -> Result<Option<Quantisation>, ConfigError> {
-        let Some(config) = config.within("quantization_config") else { return Ok(None) };
-        if config.text("quant_method") != "fp8" {
-            return Ok(None);
+    /// What a config's `quantization_config` says, or why that is no such quantisation.
+    pub(super) fn of(said: &Value) -> Result<Quantisation, String> {
+        let all = VALUES.iter().map(|value| value.0).chain(LEFT);
+        understood(said, &all.chain(["quant_method", "weight_block_size"]).collect::<Vec<_>>())?;
+        for (key, known) in VALUES {
+            let found = said.get(key).filter(|value| !value.is_null());
+            if let Some(found) = found.filter(|&value| value != known) {
+                return Err(format!("{key}={found} has no rule, only {key}={known:?}"));
+            }
         }
-        let block = config.numbers("weight_block_size");
+        let block = said.get("weight_block_size").and_then(Value::as_array);
+        let block: Vec<u64> = block.into_iter().flatten().filter_map(Value::as_u64).collect();
         let [rows, columns] = block[..] else {
-            return Err(ConfigError::Missing { keys: vec!["weight_block_size"] });
+            return Err("only FP8 in blocks has a rule (weight_block_size: [rows, columns])".into());
         };
-        let left = ["modules_to_not_convert", "ignored_layers"];
-        let left = left.iter().flat_map(|key| config.texts(key)).map(str::to_owned).collect();
-        Ok(Some(Quantisation { block: (rows.max(1), columns.max(1)), left }))
+        let mut left = Vec::new();
+        for key in LEFT {
+            for module in texts(said, key)? {
+                named(module).map_err(|why| format!("{key} names {module:?}: {why}"))?;
+                left.push(module.to_owned());
+            }
+        }
+        Ok(Quantisation { block: (rows.max(1), columns.max(1)), left })
     }
 
     /// The families with their weights quantised, each followed by its scales.
@@ -87,6 +104,21 @@ impl Quantisation {
         self.left.iter().any(|left| {
             module == left || module.strip_prefix(left.as_str()).is_some_and(|r| r.starts_with('.'))
         })
+    }
+}
+
+/// Whether this is the full name of a module, or why it is not: engines match patterns and parts of names too, each
+/// in its own way.
+fn named(module: &str) -> Result<(), &'static str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let is_full = module == "lm_head" || module.starts_with("model.");
+    if !is_full || !module.chars().all(plain) {
+        return Err("write full names, such as model.layers.0.mlp.gate");
+    }
+    let mut parts = module.split('.').skip_while(|&part| part != "experts").skip(1);
+    match parts.next() {
+        None => Ok(()),
+        Some(_) => Err("experts of one layer are quantised together, or not at all"),
     }
 }
 
