@@ -54,7 +54,8 @@ fn a_plan_has_every_number() {
         let trainer = "megatron:tp=8,pp=8,pp_layers=8+8+8+8+8+8+8+5,cp=4,ep=32";
         let engine = "sglang:tp=32,ep=32,attn_dp=8,moe_dense_tp=1,quant=fp8,block=64";
         let sides = ["--source", trainer, "--target", engine, "--replicas", "8"];
-        [&["plan", "--config", &config, "--json", "--nic-gbps", nic], &sides[..]].concat()
+        let machine = ["--machine", "h100-rdma", "--nic-gbps", nic];
+        [&["plan", "--config", &config, "--json"], &machine[..], &sides[..]].concat()
     };
     let plan = json(&weightcast(&arguments("400")));
     assert_eq!(plan["coverage"], "exact");
@@ -74,7 +75,19 @@ fn a_plan_has_every_number() {
     // What a host's eight NICs of 50 GB/s need for its bytes, and hardly more.
     let alone = 266_181_724_864.0 / (8.0 * 400e9 / 8.0);
     let bound_s = bound.as_f64().expect("s");
-    assert!((alone..1.1 * alone).contains(&bound_s), "{alone} {bound_s}");
+    assert!((0.999 * alone..1.1 * alone).contains(&bound_s), "{alone} {bound_s}");
+    // The parts of the update add up, and each names its figures; so does the machine.
+    let parts = plan["update"].as_array().expect("parts");
+    let names: Vec<&Value> = parts.iter().map(|part| &part["name"]).collect();
+    assert_eq!(names, ["pause", "gather", "transfer", "install", "post-process"]);
+    let all: f64 = parts.iter().filter_map(|part| part["seconds"].as_f64()).sum();
+    assert!((all - predicted.as_f64().expect("s")).abs() < 1e-9, "{all} {predicted}");
+    assert_eq!(plan["machine"]["name"], "h100-rdma");
+    assert_eq!(
+        plan["machine"]["nic"],
+        serde_json::json!({"value": 50e9, "from": "given: --nic-gbps"})
+    );
+    assert!(plan["machine"]["ways"].as_str().is_some_and(|ways| ways.ends_with("not built")));
     let half = json(&weightcast(&arguments("200")));
     let ratio = half["lower_bound_s"].as_f64().expect("s") / bound.as_f64().expect("s");
     assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
@@ -172,6 +185,22 @@ fn a_checkpoint_in_an_unknown_form_is_refused() {
     config["quantization_config"] = serde_json::json!({"quant_method": "awq", "bits": 4});
     let told = error(&plan(&config));
     assert!(told.contains("quantised by awq (4 bits)"), "{told}");
+}
+
+#[test]
+fn a_prediction_names_its_machine() {
+    let config = data("configs/qwen3-0.6b.json");
+    let plan = |more: &[&str]| {
+        let sides = ["--config", &config, "--source", "fsdp2:dp=4", "--target", "vllm:tp=2"];
+        weightcast(&[&["plan"], &sides[..], more].concat())
+    };
+    let text = |more: &[&str]| String::from_utf8(plan(more).stdout).expect("text");
+    let usual = text(&[]);
+    assert!(usual.contains("on host-tcp: hosts of 8 ranks") && usual.contains("50 GB/s, guess:"));
+    let given = text(&["--machine", "h100-tcp", "--nic-gbps", "8", "--gpus-per-host", "4"]);
+    assert!(given.contains("on h100-tcp: hosts of 4 ranks") && given.contains("1 GB/s, given:"));
+    let told = error(&plan(&["--machine", "a100"]));
+    assert!(told.contains("known machines are host-tcp"), "{told}");
 }
 
 #[test]

@@ -162,5 +162,10 @@ proptest! {
         let sent: u64 = plan.per_source.iter().sum();
         prop_assert_eq!(sent, plan.per_target.iter().sum::<u64>());
         prop_assert_eq!(plan.network_out.iter().sum::<u64>(), plan.host_in.iter().sum::<u64>());
+        // The plan is a schedule, so its busiest NIC carries no less than the least.
+        let most = |bytes: &[u64]| bytes.iter().copied().max().unwrap_or(0) as f64;
+        prop_assert!(plan.least.out <= most(&plan.network_out) && plan.least.into <= most(&plan.network_in));
+        prop_assert!(plan.least_direct.out <= most(&plan.per_source));
+        prop_assert!(plan.least_direct.into <= most(&plan.per_target));
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use common::folder;
 use weightcast_fleet::Cluster;
 use weightcast_fleet::model::{Config, ModelSpec};
-use weightcast_fleet::movement::{self, Cost, Hardware};
+use weightcast_fleet::movement::{self, AssumedMachine, Cost};
 
 const WRITTEN: &str = include_str!("pinned.txt");
 const LAYOUTS: usize = 1_000;
@@ -133,8 +133,8 @@ fn transfer(
 ) -> Result<String, String> {
     let (source, target) = (cluster(model, from)?, cluster(model, to)?);
     let plan = movement::plan(&source, &target, replicas, hosts).map_err(said)?;
-    let hardware = Hardware { nic: 50e9, gpus_per_host: hosts, budget: 1 << 20 };
-    let text = format!("{plan:?} {:?}", Cost::of(&plan, &hardware));
+    let machine = AssumedMachine { gpus_per_host: hosts, ..AssumedMachine::ALL[0] };
+    let text = format!("{plan:?} {:?}", Cost::of(&plan, &machine, 1 << 20));
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

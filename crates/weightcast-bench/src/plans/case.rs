@@ -7,14 +7,18 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 use weightcast_fleet::Cluster;
-use weightcast_fleet::movement::{self, Cost, Hardware};
+use weightcast_fleet::movement::{self, AssumedMachine, Cost, FleetPlan, UpdatePart};
 
 use super::{model, specs};
 
-/// Ranks of a host that the data set's bounds assume.
-const GPUS_PER_HOST: u64 = 8;
-/// Bytes a second of a NIC that the data set's bounds assume.
-const NIC: f64 = 50e9;
+/// Machines for which the published updates are predicted: the ways that are built, and what could be.
+const MACHINES: [&str; 2] = ["h100-tcp", "h100-rdma"];
+/// Bytes that a source may use for what it converts.
+const BUDGET: u64 = 1 << 30;
+/// Seconds that are reported in words, by how the names of their cases begin: the first two by the two-second post
+/// (which gives no layout of the engines, so that three are planned), the last by its update.
+const REPORTED: [(&str, f64); 3] =
+    [("seed000/Qwen3-235B", 2.0), ("seed000/DSV2-Lite PoC fp8", 0.44), ("slime/Qwen3-235B", 8.0)];
 
 #[derive(Serialize)]
 pub(super) struct CaseRow {
@@ -26,12 +30,30 @@ pub(super) struct CaseRow {
     pub(super) send_of_ideal: f64,
     pub(super) host_in_of_ideal: Option<f64>,
     pub(super) lower_bound_s: f64,
-    pub(super) predicted_s: f64,
+    pub(super) updates: Vec<PredictedUpdate>,
     pub(super) reported_s: Option<f64>,
     pub(super) copies: u64,
     pub(super) messages: u64,
     pub(super) plan_s: f64,
     pub(super) coverage: String,
+}
+
+/// A whole update as predicted for one machine.
+#[derive(Serialize)]
+pub(super) struct PredictedUpdate {
+    pub(super) machine: AssumedMachine,
+    pub(super) parts: Vec<UpdatePart>,
+    pub(super) predicted_s: f64,
+}
+
+fn update(plan: &FleetPlan, machine: AssumedMachine) -> PredictedUpdate {
+    let cost = Cost::of(plan, &machine, BUDGET);
+    PredictedUpdate { machine, predicted_s: cost.predicted(), parts: cost.parts }
+}
+
+fn reported(case: &Value, name: &str) -> Option<f64> {
+    let in_words = || REPORTED.iter().find(|(begin, _)| name.starts_with(begin)).map(|r| r.1);
+    case["reported_rdma_ms"].as_f64().map(|ms| ms / 1e3).or_else(in_words)
 }
 
 /// All cases that name a model.
@@ -52,10 +74,11 @@ fn row(data: &Path, case: &Value) -> anyhow::Result<CaseRow> {
     let source = Cluster::new(&model, &from.parse()?)?;
     let target = Cluster::new(&model, &to.parse()?)?;
     let replicas = case["inference"]["engines"].as_u64().unwrap_or(1);
-    let plan = movement::plan(&source, &target, replicas, GPUS_PER_HOST)?;
+    let machines =
+        MACHINES.map(|name| AssumedMachine::named(name).expect("a machine that is described"));
+    let plan = movement::plan(&source, &target, replicas, machines[0].gpus_per_host)?;
     let plan_s = started.elapsed().as_secs_f64();
-    let hardware = Hardware { gpus_per_host: GPUS_PER_HOST, nic: NIC, budget: 1 << 30 };
-    let cost = Cost::of(&plan, &hardware);
+    let lower_bound_s = Cost::of(&plan, &machines[0], BUDGET).lower_bound;
     let most = |bytes: &[u64]| bytes.iter().copied().max().unwrap_or(0);
     let ideal = |value: &Value| value.as_f64().context("a case without ideal bytes");
     let send = &case["min_send_per_trainer_rank_pp_bound"];
@@ -67,9 +90,9 @@ fn row(data: &Path, case: &Value) -> anyhow::Result<CaseRow> {
         target_of_ideal: most(&plan.per_target) as f64 / ideal(&case["P_bytes"]["max"])?,
         send_of_ideal: most(&plan.per_source) as f64 / ideal(send)?,
         host_in_of_ideal: unique.map(|unique| most(&plan.host_in) as f64 / unique),
-        lower_bound_s: cost.lower_bound,
-        predicted_s: cost.predicted,
-        reported_s: case["reported_rdma_ms"].as_f64().map(|ms| ms / 1e3),
+        lower_bound_s,
+        updates: machines.map(|machine| update(&plan, machine)).into(),
+        reported_s: reported(case, name),
         copies: plan.copies,
         messages: plan.messages,
         plan_s,

@@ -4,6 +4,7 @@
 mod case;
 mod cost;
 mod specs;
+mod update;
 
 use std::path::{Path, PathBuf};
 
@@ -70,26 +71,25 @@ fn chart(what: &str, rows: &[CostRow]) -> String {
 
 fn table(report: &PlansReport) -> String {
     let mut text = String::from(
-        "| case | P GB | P of ideal | send of ideal | host in of ideal | bound s | predicted s | \
-         reported s | copies | messages | planned s | coverage |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| case | P GB | P of ideal | send of ideal | host in of ideal | bound s | \
+         copies | messages | planned s | coverage |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in &report.cases {
-        let reported = row.reported_s.map_or("-".into(), |s| format!("{s:.3}"));
         let host = row.host_in_of_ideal.map_or("-".into(), |r| format!("{r:.4}"));
         text += &format!(
-            "| {} | {:.3} | {:.4} | {:.4} | {host} | {:.3} | {:.3} | {reported} | {} | {} | {:.2} | {} |\n",
+            "| {} | {:.3} | {:.4} | {:.4} | {host} | {:.3} | {} | {} | {:.2} | {} |\n",
             row.case,
             row.per_target_bytes as f64 / 1e9,
             row.target_of_ideal,
             row.send_of_ideal,
             row.lower_bound_s,
-            row.predicted_s,
             row.copies,
             row.messages,
             row.plan_s,
             row.coverage,
         );
     }
+    text += &update::table(&report.cases);
     for (what, rows) in [("ranks", &report.cost_by_ranks), ("model", &report.cost_by_model)] {
         text += &format!(
             "\n| {what} | tensors | ranks | cluster s | one rank s |\n|---|---|---|---|---|\n"

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use weightcast_fleet::movement::{self, Cost, Hardware};
+use weightcast_fleet::movement::{self, Assumed, AssumedMachine, Cost};
 use weightcast_fleet::{Cluster, Spec};
 
 use crate::output;
@@ -19,8 +19,9 @@ use report::PlanReport;
 
 /// Plan a transfer from all ranks of a trainer to all ranks of engines.
 ///
-/// Which source sends what to which rank and host, proved to write every byte exactly once; bytes
-/// for each rank and host; predicted time beside the bound that the NICs set. Nothing is moved.
+/// Which source sends what to which rank and host, proved to write every byte exactly once; bytes for each rank and
+/// host; the predicted time of a whole update on a machine, part by part, beside the bound that the NICs set. Nothing is
+/// moved.
 #[derive(Args)]
 #[command(after_help = GRAMMAR, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct PlanArguments {
@@ -31,9 +32,12 @@ pub(crate) struct PlanArguments {
     /// Ranks, and NICs, of a host
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
     gpus_per_host: u64,
-    /// Rate of a NIC, in gigabits a second
-    #[arg(long, default_value_t = 400.0, value_parser = rate)]
-    nic_gbps: f64,
+    /// AssumedMachine whose figures predict the time: host-tcp, h100-tcp or h100-rdma (not built)
+    #[arg(long, value_name = "NAME", default_value = AssumedMachine::ALL[0].name, value_parser = machine)]
+    machine: AssumedMachine,
+    /// Rate of a NIC, in gigabits a second, instead of the machine's
+    #[arg(long, value_parser = rate)]
+    nic_gbps: Option<f64>,
     /// Bytes that a source may use for weights that it converts
     #[arg(long, default_value_t = 1 << 30)]
     budget: u64,
@@ -87,6 +91,22 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+fn machine(name: &str) -> Result<AssumedMachine, String> {
+    let names = || AssumedMachine::ALL.map(|machine| machine.name).join(", ");
+    AssumedMachine::named(name).ok_or_else(|| format!("known machines are {}", names()))
+}
+
+impl PlanArguments {
+    /// The machine with the figures that are given.
+    fn machine(&self) -> AssumedMachine {
+        let mut machine = AssumedMachine { gpus_per_host: self.gpus_per_host, ..self.machine };
+        if let Some(gigabits) = self.nic_gbps {
+            machine.nic = Assumed { value: gigabits * 1e9 / 8.0, from: "given: --nic-gbps" };
+        }
+        machine
+    }
+}
+
 pub(crate) fn run(plan: &PlanArguments) -> anyhow::Result<()> {
     match &plan.command {
         Some(PlanCommand::Explain(explain)) => explain::run(explain),
@@ -101,16 +121,12 @@ fn make(plan: &PlanArguments) -> anyhow::Result<()> {
     let (source, target) = transfer.clusters()?;
     let made = movement::plan(&source, &target, transfer.replicas, plan.gpus_per_host)?;
     let plan_s = started.elapsed().as_secs_f64();
-    let hardware = Hardware {
-        gpus_per_host: plan.gpus_per_host,
-        nic: plan.nic_gbps * 1e9 / 8.0,
-        budget: plan.budget,
-    };
-    let cost = Cost::of(&made, &hardware);
+    let machine = plan.machine();
+    let cost = Cost::of(&made, &machine, plan.budget);
     for warning in &made.warnings {
         eprintln!("weightcast: warning: {warning}");
     }
-    let report = PlanReport::new(transfer, plan.nic_gbps, plan.gpus_per_host, &made, &cost, plan_s);
+    let report = PlanReport::new(transfer, machine, &made, &cost, plan_s);
     output::print(&match plan.json {
         true => serde_json::to_string(&report)? + "\n",
         false => report.table(),
@@ -141,5 +157,14 @@ mod tests {
         ] {
             assert_eq!(rate(text).ok(), right, "{text}");
         }
+    }
+
+    #[test]
+    fn machines_are_known_by_name() {
+        for known in AssumedMachine::ALL {
+            assert_eq!(machine(known.name), Ok(known));
+        }
+        let told = machine("a100").expect_err("unknown");
+        assert_eq!(told, "known machines are host-tcp, h100-tcp, h100-rdma");
     }
 }

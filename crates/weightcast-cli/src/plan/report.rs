@@ -1,7 +1,7 @@
 //! What a plan is reported as.
 
 use serde::Serialize;
-use weightcast_fleet::movement::{Cost, FleetPlan};
+use weightcast_fleet::movement::{AssumedMachine, Cost, FleetPlan, UpdatePart};
 
 use super::PlannedTransfer;
 
@@ -30,8 +30,12 @@ pub(crate) struct PlanReport {
     pub(crate) broadcast_bytes: u64,
     pub(crate) extra_buffer_bytes: Extra,
     pub(crate) peak_staged_bytes: u64,
+    /// What the times are predicted from.
+    pub(crate) machine: AssumedMachine,
+    /// The parts of a whole update, one after the other, and their sum.
+    pub(crate) update: Vec<UpdatePart>,
     pub(crate) predicted_s: f64,
-    /// What the NICs allow, with and without hosts copying.
+    /// What the NICs allow in any schedule, with and without hosts copying.
     pub(crate) lower_bound_s: f64,
     pub(crate) lower_bound_direct_s: f64,
     pub(crate) plan_s: f64,
@@ -51,8 +55,7 @@ pub(crate) struct Extra {
 impl PlanReport {
     pub(super) fn new(
         transfer: &PlannedTransfer,
-        nic_gbps: f64,
-        gpus_per_host: u64,
+        machine: AssumedMachine,
         plan: &FleetPlan,
         cost: &Cost,
         plan_s: f64,
@@ -61,8 +64,8 @@ impl PlanReport {
             source: transfer.source.to_string(),
             target: transfer.target.to_string(),
             replicas: transfer.replicas,
-            gpus_per_host,
-            nic_gbps,
+            gpus_per_host: machine.gpus_per_host,
+            nic_gbps: machine.nic.value * 8.0 / 1e9,
             per_target_bytes: plan.per_target.clone(),
             per_source_bytes: plan.per_source.clone(),
             per_source_network_bytes: plan.network_out.clone(),
@@ -74,7 +77,9 @@ impl PlanReport {
             // Targets receive into the weights themselves.
             extra_buffer_bytes: Extra { source: cost.peak_staged, target: 0 },
             peak_staged_bytes: cost.peak_staged,
-            predicted_s: cost.predicted,
+            machine,
+            update: cost.parts.clone(),
+            predicted_s: cost.predicted(),
             lower_bound_s: cost.lower_bound,
             lower_bound_direct_s: cost.lower_bound_direct,
             plan_s,
@@ -110,16 +115,33 @@ impl PlanReport {
             ("each source host gives out", spread(&self.host_bytes_out)),
             ("messages", format!("{} of {} copies", self.messages, self.copies)),
             ("converted weights staged at most", gigabytes(self.peak_staged_bytes)),
-            ("predicted", format!("{:.3} s", self.predicted_s)),
             ("the NICs allow", format!("{:.3} s", self.lower_bound_s)),
             ("  without hosts copying", format!("{:.3} s", self.lower_bound_direct_s)),
             ("planned in", format!("{:.2} s", self.plan_s)),
             ("coverage", self.coverage.clone()),
+            ("predicted for the whole update", format!("{:.3} s", self.predicted_s)),
         ] {
             text += &format!("  {what:<34}{value}\n");
         }
-        text
+        for part in &self.update {
+            text += &format!("    {:<32}{:.3} s: {}\n", part.name, part.seconds, part.from);
+        }
+        text + &assumed(&self.machine)
     }
+}
+
+/// The machine that a prediction is for: its ways, and each figure with its source.
+fn assumed(machine: &AssumedMachine) -> String {
+    let AssumedMachine { name, ways, gpus_per_host, .. } = machine;
+    let mut text = format!("  on {name}: hosts of {gpus_per_host} ranks; {ways}\n");
+    for (what, unit, figure) in machine.figures() {
+        let value = match unit {
+            "GB/s" => format!("{} GB/s", figure.value / 1e9),
+            _ => format!("{} {unit}", figure.value).trim_end().to_owned(),
+        };
+        text += &format!("    {what:<32}{value}, {}\n", figure.from);
+    }
+    text
 }
 
 fn gigabytes(bytes: u64) -> String {
@@ -128,7 +150,13 @@ fn gigabytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weightcast_fleet::movement::NicBytes;
+
     use super::*;
+
+    fn part(name: &'static str, seconds: f64) -> UpdatePart {
+        UpdatePart { name, seconds, from: format!("what {name} takes") }
+    }
 
     fn report(target: &[u64], source: &[u64]) -> PlanReport {
         PlanReport {
@@ -147,6 +175,8 @@ mod tests {
             broadcast_bytes: 5_000_000_000,
             extra_buffer_bytes: Extra { source: 1, target: 0 },
             peak_staged_bytes: 250_000_000,
+            machine: AssumedMachine::ALL[1],
+            update: vec![part("pause", 0.05), part("transfer", 0.075)],
             predicted_s: 0.125,
             lower_bound_s: 0.0625,
             lower_bound_direct_s: 2.0,
@@ -166,6 +196,8 @@ mod tests {
             replicas: 3,
         };
         let plan = |defects: &[&str]| FleetPlan {
+            replicas: 3,
+            largest_source: 18,
             per_target: vec![1, 2],
             per_source: vec![3],
             host_in: vec![4],
@@ -175,18 +207,21 @@ mod tests {
             copies: 8,
             messages: 9,
             of_busiest: (10, 11),
+            of_busiest_direct: (19, 20),
             broadcast: 12,
             largest_converted: 13,
             converted: 14,
-            bound_network_out: 15.0,
-            bound_out: 16.0,
+            least: NicBytes { out: 15.0, into: 16.0 },
+            least_direct: NicBytes::default(),
             defects: defects.iter().map(|defect| (*defect).to_owned()).collect(),
             warnings: vec!["odd".to_owned()],
         };
-        let cost =
-            Cost { predicted: 0.5, lower_bound: 0.25, lower_bound_direct: 0.75, peak_staged: 17 };
+        let parts = vec![part("pause", 0.125), part("transfer", 0.375)];
+        let cost = Cost { parts, lower_bound: 0.25, lower_bound_direct: 0.75, peak_staged: 17 };
+        let mut machine = AssumedMachine { gpus_per_host: 4, ..AssumedMachine::ALL[0] };
+        machine.nic.value = 100e9 / 8.0;
         for (defects, coverage) in [(&[][..], "exact"), (&["gap", "twice"], "gap")] {
-            let report = PlanReport::new(&transfer, 100.0, 4, &plan(defects), &cost, 1.5);
+            let report = PlanReport::new(&transfer, machine, &plan(defects), &cost, 1.5);
             let wanted = serde_json::json!({
                 "source": transfer.source.to_string(), "target": transfer.target.to_string(),
                 "replicas": 3, "gpus_per_host": 4, "nic_gbps": 100.0,
@@ -194,7 +229,10 @@ mod tests {
                 "per_source_network_bytes": [6], "host_bytes_in": [4], "host_bytes_out": [5],
                 "copies": 8, "messages": 9, "broadcast_bytes": 12,
                 "extra_buffer_bytes": {"source": 17, "target": 0}, "peak_staged_bytes": 17,
-                "predicted_s": 0.5, "lower_bound_s": 0.25, "lower_bound_direct_s": 0.75,
+                "machine": machine, "predicted_s": 0.5, "update": [
+                    {"name": "pause", "seconds": 0.125, "from": "what pause takes"},
+                    {"name": "transfer", "seconds": 0.375, "from": "what transfer takes"}],
+                "lower_bound_s": 0.25, "lower_bound_direct_s": 0.75,
                 "plan_s": 1.5, "coverage": coverage, "warnings": ["odd"],
             });
             assert_eq!(serde_json::to_value(&report).unwrap(), wanted);
@@ -216,12 +254,24 @@ mod tests {
             "  each source host gives out        0.000 GB",
             "  messages                          4 of 12 copies",
             "  converted weights staged at most  0.250 GB",
-            "  predicted                         0.125 s",
             "  the NICs allow                    0.062 s",
             "    without hosts copying           2.000 s",
             "  planned in                        1.50 s",
             "  coverage                          exact",
+            "  predicted for the whole update    0.125 s",
+            "    pause                           0.050 s: what pause takes",
+            "    transfer                        0.075 s: what transfer takes",
+            "  on h100-tcp: hosts of 8 ranks; weights staged in host memory; TCP between hosts, \
+             direct reads within; built",
+            "    NIC                             50 GB/s, guess: 400 Gb/s, a NIC for each rank",
+            "    goodput of a NIC                0.95, guess: headers and acknowledgements",
         ];
-        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(text.lines().take(expected.len()).collect::<Vec<_>>(), expected);
+        let figures: Vec<&str> = text.lines().skip(expected.len() - 2).collect();
+        assert_eq!(figures.len(), AssumedMachine::ALL[1].figures().len());
+        assert_eq!(
+            figures[7],
+            "    pause                           0.05 s, guess: one decoding step of a large model"
+        );
     }
 }

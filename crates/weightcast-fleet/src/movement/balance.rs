@@ -16,8 +16,6 @@ pub(super) struct Balance {
     pub(super) received: Vec<u64>,
     /// Copies from each source to each target, source by source.
     copies: Vec<u32>,
-    /// Bytes by source that only it could send.
-    pub(super) forced: Vec<u64>,
     sets: Vec<Vec<u32>>,
     numbers: BTreeMap<Vec<u32>, u32>,
     open: Vec<SharedBytes>,
@@ -31,7 +29,6 @@ impl Balance {
             sent: vec![0; sources as usize],
             received: vec![0; targets as usize],
             copies: vec![0; (sources * targets) as usize],
-            forced: vec![0; sources as usize],
             sets: Vec::new(),
             numbers: BTreeMap::new(),
             open: Vec::new(),
@@ -55,7 +52,6 @@ impl Balance {
         self.received[target as usize] += bytes;
         if let [only] = self.sets[sources as usize][..] {
             self.sent[only as usize] += bytes;
-            self.forced[only as usize] += bytes;
             self.copy(only, target);
             return;
         }
@@ -95,34 +91,6 @@ impl Balance {
         };
         self.copies.chunks(self.received.len().max(1)).map(of_source).collect()
     }
-
-    /// The least that the busiest source must send: what only it has, or the mean of sources that
-    /// share what they send.
-    pub(super) fn bound(&self) -> f64 {
-        let mut parent: Vec<usize> = (0..self.sent.len()).collect();
-        for set in &self.sets {
-            for pair in set.windows(2) {
-                let (a, b) = (root(&parent, pair[0]), root(&parent, pair[1]));
-                parent[a.max(b)] = a.min(b);
-            }
-        }
-        let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
-        for (source, &sent) in self.sent.iter().enumerate() {
-            let sum = sums.entry(root(&parent, source as u32)).or_default();
-            *sum = (sum.0 + sent, sum.1 + 1);
-        }
-        let means = sums.values().map(|&(bytes, ranks)| bytes as f64 / ranks as f64);
-        let forced = self.forced.iter().map(|&bytes| bytes as f64);
-        means.chain(forced).fold(0.0, f64::max)
-    }
-}
-
-fn root(parent: &[usize], rank: u32) -> usize {
-    let mut at = rank as usize;
-    while parent[at] != at {
-        at = parent[at];
-    }
-    at
 }
 
 #[cfg(test)]
@@ -136,30 +104,6 @@ mod tests {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (self.0 >> 33) % n
         }
-    }
-
-    /// Who could be made to send how little, found by walking from source to source.
-    fn bound(sources: u64, adds: &[(Vec<u32>, u64)], sent: &[u64]) -> f64 {
-        let mut least = 0.0f64;
-        for source in 0..sources as u32 {
-            let mut met = vec![source];
-            loop {
-                let near = adds.iter().filter(|(set, _)| set.iter().any(|s| met.contains(s)));
-                let more: Vec<u32> =
-                    near.flat_map(|(set, _)| set.clone()).filter(|s| !met.contains(s)).collect();
-                if more.is_empty() {
-                    break;
-                }
-                met.extend(more);
-                met.sort_unstable();
-                met.dedup();
-            }
-            let all: u64 = met.iter().map(|&s| sent[s as usize]).sum();
-            least = least.max(all as f64 / met.len() as f64);
-            let alone = adds.iter().filter(|(set, _)| *set == [source]);
-            least = least.max(alone.map(|add| add.1 as f64).sum());
-        }
-        least
     }
 
     #[test]
@@ -200,11 +144,8 @@ mod tests {
             for source in 0..sources as u32 {
                 let alone = adds.iter().filter(|(set, _)| *set == [source]);
                 let forced: u64 = alone.map(|add| add.1).sum();
-                assert_eq!(balance.forced[source as usize], forced);
                 assert!(balance.sent[source as usize] >= forced);
             }
-            let wanted = bound(sources, &adds, &balance.sent);
-            assert!((balance.bound() - wanted).abs() < 1e-9, "{adds:?}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! Cells: the boxes of a target's slice that each have one set of sources.
 
+use std::collections::BTreeSet;
+
 use weightcast_plan::Slice;
 
 /// Ranks that hold the same box.
@@ -49,6 +51,23 @@ pub(super) fn cut(wanted: &Slice, groups: &[BoxHolders<'_>]) -> (Vec<(Slice, usi
     (cells, rest)
 }
 
+/// For each group of a tensor all ranks that hold any element of its box, ascending: more than the group's where
+/// boxes overlap.
+pub(super) fn all_holders(groups: &[BoxHolders<'_>], tensor: &Slice) -> Vec<Vec<u32>> {
+    let held: u64 = groups.iter().map(|group| group.slice.volume()).sum();
+    let covered: u64 = cut(tensor, groups).0.iter().map(|cell| cell.0.volume()).sum();
+    if held == covered {
+        return groups.iter().map(|group| group.ranks.clone()).collect();
+    }
+    let of = |group: &BoxHolders<'_>| {
+        let meets = |other: &&BoxHolders<'_>| other.slice.intersect(group.slice).is_some();
+        let met: BTreeSet<u32> =
+            groups.iter().filter(meets).flat_map(|other| other.ranks.clone()).collect();
+        met.into_iter().collect()
+    };
+    groups.iter().map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +114,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Whoever has an element of a box is among its holders; where boxes are apart, nobody else is.
+    #[test]
+    fn holders_of_a_box_are_all_that_have_any_of_it() {
+        let rows = |start, len| Slice::new([start], [len]);
+        let of = |slices: &[Slice]| {
+            let held = groups((0..).zip(slices));
+            all_holders(&held, &rows(0, 12))
+        };
+        assert_eq!(
+            of(&[rows(0, 4), rows(4, 4), rows(0, 4), rows(8, 4)]),
+            [vec![0, 2], vec![1], vec![3]]
+        );
+        assert_eq!(of(&[rows(0, 8), rows(4, 4), rows(8, 4)]), [vec![0, 1], vec![0, 1], vec![2]]);
+        assert_eq!(of(&[rows(0, 12), rows(0, 6)]), [vec![0, 1], vec![0, 1]]);
     }
 }

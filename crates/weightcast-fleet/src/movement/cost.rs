@@ -1,75 +1,115 @@
-//! What a plan costs in time and extra memory.
+//! What an update by a plan costs in time and extra memory.
 //!
-//! `predicted = fill + max(send, receive, convert, copy) + messages`, where send and receive are the
-//! busiest rank's network bytes at the goodput of its NIC, convert what a source casts or quantises
-//! at the rate of its memory, copy what a target takes from its own host, messages the busiest
-//! source's messages and the copies gathered into them at a fixed cost each, and fill the time
-//! until the first piece has passed all stages. The stages overlap otherwise.
+//! An update is predicted part by part, each after the other: pause, gather, transfer, install, post-process. The
+//! transfer follows the ways that exist. Every rank reads all that it holds: over the network for the first engine of
+//! a host, and from that engine for the others. Engines stand in a chain, since a replica serves one reader at a time;
+//! each hop costs a 256th of the largest rank. Then
 //!
-//! `lower bound = max(send bound, receive bound)` at the NIC's full rate: the busiest host's bytes
-//! over its NICs, and the least that the busiest source can be made to send.
+//! `transfer = fill + max(send, receive, within host, convert) + hops + messages`
+//!
+//! where `fill` is the time until the first piece is converted. The lower bound is the least that the busiest NIC
+//! carries in any schedule, over the NIC's full rate.
+
+use serde::Serialize;
 
 use super::FleetPlan;
+use super::machine::AssumedMachine;
 
-/// The machines. Rates in bytes a second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Hardware {
-    /// Ranks, and NICs, of a host.
-    pub gpus_per_host: u64,
-    /// Rate of a NIC.
-    pub nic: f64,
-    /// Memory that a source may use for what it converts.
-    pub budget: u64,
-}
-
-/// Part of a NIC's rate that large messages reach.
-const GOODPUT: f64 = 0.95;
-/// Rate of copies between the ranks of a host (NVLink, one direction).
-const HOST_COPY: f64 = 150e9;
-/// Rate at which a GPU reads weights and writes them converted.
-const CONVERT: f64 = 1e12;
-/// Cost of a message, in seconds.
-const MESSAGE: f64 = 2e-6;
-/// Cost of a copy that is gathered into a message, in seconds: a range of a scatter list.
-const COPY: f64 = 1e-7;
 /// Pieces being converted and being sent at one time.
 const IN_FLIGHT: u64 = 2;
+/// Units of a rank's memory: what a relay serves at once.
+const UNITS: f64 = 256.0;
 
-/// Time and extra memory of a plan.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Time and extra memory of an update.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// Seconds that the transfer is predicted to take.
-    pub predicted: f64,
-    /// Seconds that no routing with these NICs could beat.
+    /// The parts of the update, one after the other.
+    pub parts: Vec<UpdatePart>,
+    /// Seconds that no schedule with these NICs could beat.
     pub lower_bound: f64,
-    /// Seconds that no routing could beat in which hosts do not share what they have.
+    /// Seconds that no schedule could beat in which hosts do not copy.
     pub lower_bound_direct: f64,
     /// Bytes of converted weights that a source has at one time.
     pub peak_staged: u64,
 }
 
+/// A part of an update, and what its seconds are made of.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UpdatePart {
+    /// What is done.
+    pub name: &'static str,
+    /// Predicted seconds.
+    pub seconds: f64,
+    /// Which bytes at which rate, and where the rate comes from.
+    pub from: String,
+}
+
 impl Cost {
-    /// The cost of a plan on these machines.
-    pub fn of(plan: &FleetPlan, hardware: &Hardware) -> Cost {
-        let nic = hardware.nic.max(1.0);
-        let most = |bytes: &[u64]| bytes.iter().copied().max().unwrap_or(0) as f64;
-        let sources = plan.per_source.len().max(1) as f64;
-        let peak_staged = (plan.largest_converted * IN_FLIGHT).min(hardware.budget);
-        let copied =
-            plan.per_target.iter().zip(&plan.network_in).map(|(all, net)| all - net.min(all));
-        let copied = copied.max().unwrap_or(0) as f64;
-        let send = most(&plan.network_out) / (nic * GOODPUT);
-        let receive = most(&plan.network_in) / (nic * GOODPUT);
-        let convert = plan.converted as f64 / sources / CONVERT;
-        let stages = [send, receive, convert, copied / HOST_COPY];
-        let fill = peak_staged as f64 / IN_FLIGHT as f64 / CONVERT;
-        let messages = plan.of_busiest.1 as f64 * MESSAGE + plan.of_busiest.0 as f64 * COPY;
-        let host = most(&plan.host_in) / (nic * hardware.gpus_per_host.max(1) as f64);
+    /// The cost of an update on this machine, whose sources use so many bytes for what they convert.
+    pub fn of(plan: &FleetPlan, machine: &AssumedMachine, budget: u64) -> Cost {
+        let nic = machine.nic.value.max(1.0);
+        let peak_staged = (plan.largest_converted * IN_FLIGHT).min(budget);
+        let received = most(&plan.per_target);
+        let staged = |name, bytes| match machine.staging {
+            Some(rate) => over(name, bytes, rate.value, rate.from),
+            None => UpdatePart { name, seconds: 0.0, from: "weights are read in place".into() },
+        };
+        let pause = machine.pause;
+        let parts = vec![
+            UpdatePart { name: "pause", seconds: pause.value, from: pause.from.into() },
+            staged("gather", plan.largest_source as f64),
+            transfer(plan, machine, peak_staged as f64 / IN_FLIGHT as f64),
+            staged("install", received),
+            over("post-process", received, machine.process.value, machine.process.from),
+        ];
         Cost {
-            predicted: fill + stages.into_iter().fold(0.0, f64::max) + messages,
-            lower_bound: host.max(plan.bound_network_out / nic),
-            lower_bound_direct: most(&plan.per_target).max(plan.bound_out) / nic,
+            parts,
+            lower_bound: plan.least.most() / nic,
+            lower_bound_direct: plan.least_direct.most() / nic,
             peak_staged,
         }
     }
+
+    /// Seconds of the whole update.
+    pub fn predicted(&self) -> f64 {
+        self.parts.iter().map(|part| part.seconds).sum()
+    }
+}
+
+/// The transfer; `filling` bytes are converted before anything is sent.
+fn transfer(plan: &FleetPlan, machine: &AssumedMachine, filling: f64) -> UpdatePart {
+    let (replicas, sources) = (plan.replicas.max(1), plan.per_source.len().max(1) as f64);
+    let ranks = (plan.per_target.len() as u64 / replicas).max(1);
+    let on_host = (machine.gpus_per_host / ranks).clamp(1, replicas);
+    let (network, received) = (machine.network_rate(), most(&plan.per_target));
+    let within = if on_host > 1 { received } else { 0.0 };
+    let stages = [
+        ("send", most(&plan.per_source) / replicas as f64, network, machine.network_from()),
+        ("receive", received, network, machine.network_from()),
+        ("copy within hosts", within, machine.host.value, machine.host.from),
+        ("convert", plan.converted as f64 / sources, machine.convert.value, machine.convert.from),
+    ];
+    let stages = stages.map(|(name, bytes, rate, from)| over(name, bytes, rate, from));
+    let slowest = stages.into_iter().reduce(|a, b| if b.seconds > a.seconds { b } else { a });
+    let slowest = slowest.expect("there are four");
+    let hops = replicas.div_ceil(on_host) - 1;
+    let chain = hops as f64 * received / UNITS / network;
+    let (copies, messages) = plan.of_busiest_direct;
+    let each = messages as f64 * machine.message.value + copies as f64 * machine.copy.value;
+    let rest = filling / machine.convert.value + chain + each / replicas as f64;
+    UpdatePart {
+        name: "transfer",
+        seconds: slowest.seconds + rest,
+        from: format!("{}, {}; {hops} hops and messages {rest:.3} s", slowest.name, slowest.from),
+    }
+}
+
+fn over(name: &'static str, bytes: f64, rate: f64, from: &str) -> UpdatePart {
+    let (gigabytes, per_second) = (bytes / 1e9, rate / 1e9);
+    let from = format!("{gigabytes:.3} GB of the busiest rank at {per_second:.1} GB/s, {from}");
+    UpdatePart { name, seconds: bytes / rate.max(1.0), from }
+}
+
+fn most(bytes: &[u64]) -> f64 {
+    bytes.iter().copied().max().unwrap_or(0) as f64
 }

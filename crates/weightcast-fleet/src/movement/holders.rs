@@ -20,6 +20,8 @@ pub(super) struct HeldBox {
 pub(super) struct Holders {
     by_tensor: BTreeMap<String, Vec<HeldBox>>,
     pub(super) ranks: u64,
+    /// The most that a rank holds.
+    pub(super) most_bytes: u64,
     /// What the real programs would refuse.
     pub(super) warnings: Vec<String>,
 }
@@ -28,9 +30,11 @@ impl Holders {
     /// The holders of a cluster: every rank's layout, turned around.
     pub(super) fn of(cluster: &Cluster) -> Result<Holders, RuleError> {
         let ranks = cluster.ranks();
-        let mut holders = Holders { by_tensor: BTreeMap::new(), ranks, warnings: Vec::new() };
+        let mut holders =
+            Holders { by_tensor: BTreeMap::new(), ranks, most_bytes: 0, warnings: Vec::new() };
         for rank in 0..ranks {
             let layout = cluster.layout(rank)?;
+            holders.most_bytes = holders.most_bytes.max(layout.transfer_bytes());
             for record in layout.records {
                 for piece in record.pieces {
                     let (layers, dtype) = (record.layers, record.dtype);

@@ -5,9 +5,11 @@
 //! least bytes so far. Bytes that several ranks of a host need enter it once.
 
 mod balance;
+mod bound;
 mod cells;
 mod cost;
 mod holders;
+mod machine;
 mod moves;
 mod names;
 mod routes;
@@ -18,10 +20,13 @@ use crate::cluster::Cluster;
 use crate::error::RuleError;
 use crate::model::{Family, ModuleTensor, TensorRole, fill};
 use balance::Balance;
-use cells::{BoxHolders, cut, groups};
-pub use cost::{Cost, Hardware};
+use bound::Leaving;
+pub use bound::NicBytes;
+use cells::{BoxHolders, all_holders, cut, groups};
+pub use cost::{Cost, UpdatePart};
 use holders::{HeldBox, Holders};
-use moves::{HostNeed, Move, Places, by_host, direct};
+pub use machine::{Assumed, AssumedMachine};
+use moves::{HostNeed, Move, Places, by_host, direct, once};
 pub use names::nearest_names;
 pub use routes::{RankRoute, routes};
 
@@ -36,6 +41,10 @@ const SMALLEST_PIECE: u64 = 1 << 20;
 /// What a transfer takes. Bytes everywhere.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FleetPlan {
+    /// Number of engines.
+    pub replicas: u64,
+    /// The most that a source rank holds, in its own types.
+    pub largest_source: u64,
     /// What each target rank receives, engine by engine: all it holds but padding.
     pub per_target: Vec<u64>,
     /// What each source rank sends if every target rank is sent everything it holds.
@@ -54,16 +63,18 @@ pub struct FleetPlan {
     pub messages: u64,
     /// The most copies and the most messages of one source.
     pub of_busiest: (u64, u64),
+    /// The same, if every target rank is sent everything.
+    pub of_busiest_direct: (u64, u64),
     /// The whole version in the target's types: what a broadcast brings to every rank.
     pub broadcast: u64,
     /// Largest tensor part that a source must convert or quantise before it is sent.
     pub largest_converted: u64,
     /// Bytes that sources convert or quantise.
     pub converted: u64,
-    /// The least that the busiest source must send, over the network and without hosts copying.
-    pub bound_network_out: f64,
-    /// The same, if every target rank is sent everything.
-    pub bound_out: f64,
+    /// What the busiest NIC carries at least in any schedule, replicas relaying and hosts copying.
+    pub least: NicBytes,
+    /// The same without hosts copying: every rank sends and receives over a NIC of its own.
+    pub least_direct: NicBytes,
     /// What is wrong: bytes that no source holds, or that no target takes, or that two write.
     pub defects: Vec<String>,
     /// What the real programs would refuse.
@@ -89,6 +100,9 @@ pub fn plan(
         direct: Balance::new(holders.ranks, targets, piece),
         network: Balance::new(holders.ranks, targets, piece),
         host_in: vec![0; targets.div_ceil(gpus_per_host.max(1)) as usize],
+        leaving: Leaving::default(),
+        entering: vec![0; targets.div_ceil(gpus_per_host.max(1)) as usize],
+        arriving: vec![0; targets as usize],
         largest_converted: 0,
         converted: 0,
         broadcast: 0,
@@ -113,6 +127,11 @@ struct FleetPlanner<'a> {
     /// Every host is sent everything it holds.
     network: Balance,
     host_in: Vec<u64>,
+    /// What must leave the sources, enter each host, and arrive at each rank in any schedule: bytes in the smaller
+    /// type of both sides, since either side may convert.
+    leaving: Leaving,
+    entering: Vec<u64>,
+    arriving: Vec<u64>,
     largest_converted: u64,
     converted: u64,
     broadcast: u64,
@@ -192,11 +211,34 @@ impl FleetPlanner<'_> {
         let moves = direct(&cells, self.places, bytes);
         let entries = by_host(&takers_by_box, &by_box, self.places, bytes);
         (0..count).for_each(|_| self.assign(&by_box, &moves, &entries));
+        let smallest = sources.iter().map(|held| held.dtype.bits()).fold(dtype.bits(), u64::min);
+        let least = |bytes: u64| count * (bytes * 8 / dtype.bits()) * smallest / 8;
+        self.bound(family, &by_box, &once(&takers_by_box, &by_box, bytes), least);
+        moves.iter().for_each(|one| self.arriving[one.target as usize] += least(one.bytes));
+        entries.iter().for_each(|one| self.entering[one.host as usize] += least(one.bytes));
         self.broadcast += count * bytes(&Slice::full(&family.shape));
         if sources.iter().any(|held| held.dtype != dtype) || family.member == ModuleTensor::Scale {
             let largest = sources.iter().map(|held| bytes(&held.slice)).max().unwrap_or(0);
             self.largest_converted = self.largest_converted.max(largest);
             self.converted += count * by_box.iter().map(|group| bytes(group.slice)).sum::<u64>();
+        }
+    }
+
+    /// Notes by whom what is taken of a tensor is held. Anybody may make scales, after an exchange.
+    fn bound(
+        &mut self,
+        family: &Family,
+        sources: &[BoxHolders<'_>],
+        taken: &[(usize, u64)],
+        least: impl Fn(u64) -> u64,
+    ) {
+        if family.member == ModuleTensor::Scale {
+            let anybody: Vec<u32> = (0..self.holders.ranks as u32).collect();
+            return self.leaving.add(&anybody, least(taken.iter().map(|cell| cell.1).sum()));
+        }
+        let holders = all_holders(sources, &Slice::full(&family.shape));
+        for &(group, bytes) in taken {
+            self.leaving.add(&holders[group], least(bytes));
         }
     }
 
@@ -263,6 +305,17 @@ impl FleetPlanner<'_> {
         }
     }
 
+    /// What the busiest NIC carries at least, where hosts copy.
+    fn least(&self) -> NicBytes {
+        let (gpus, targets) = (self.places.gpus_per_host, self.arriving.len() as u64);
+        let nics = |host: usize| gpus.min(targets - host as u64 * gpus) as f64;
+        let each = |(host, &bytes): (usize, &u64)| bytes as f64 / nics(host);
+        NicBytes {
+            out: self.leaving.least(self.holders.ranks, gpus),
+            into: self.entering.iter().enumerate().map(each).fold(0.0, f64::max),
+        }
+    }
+
     fn finish(self) -> FleetPlan {
         let hosts = self.holders.ranks.div_ceil(self.places.gpus_per_host) as usize;
         let mut host_out = vec![0; hosts];
@@ -273,11 +326,17 @@ impl FleetPlanner<'_> {
         let mut warnings = self.holders.warnings.clone();
         warnings.extend(self.takers.warnings.iter().cloned());
         FleetPlan {
-            bound_network_out: self.network.bound(),
-            bound_out: self.direct.bound(),
+            replicas: self.places.replicas,
+            largest_source: self.holders.most_bytes,
+            least: self.least(),
+            least_direct: NicBytes {
+                out: self.leaving.least(self.holders.ranks, 1),
+                into: self.arriving.iter().copied().max().unwrap_or(0) as f64,
+            },
             copies: of_sources.iter().map(|of| of.0).sum(),
             messages: of_sources.iter().map(|of| of.1).sum(),
-            of_busiest: of_sources.iter().fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1))),
+            of_busiest: busiest(&of_sources),
+            of_busiest_direct: busiest(&self.direct.messages(COPIES)),
             per_target: self.direct.received,
             per_source: self.direct.sent,
             host_in: self.host_in,
@@ -291,6 +350,11 @@ impl FleetPlanner<'_> {
             warnings,
         }
     }
+}
+
+/// The most copies and the most messages of one source.
+fn busiest(of_sources: &[(u64, u64)]) -> (u64, u64) {
+    of_sources.iter().fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)))
 }
 
 /// Who can send a tensor of the target: who holds it, or can make the scales of what it holds.

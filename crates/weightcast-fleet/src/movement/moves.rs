@@ -89,6 +89,16 @@ pub(super) fn by_host(
     entries
 }
 
+/// The groups and bytes of every element that any target takes, once.
+pub(super) fn once(
+    takers: &[BoxHolders<'_>],
+    sources: &[BoxHolders<'_>],
+    bytes: impl Fn(&Slice) -> u64,
+) -> Vec<(usize, u64)> {
+    let all: Vec<usize> = (0..takers.len()).collect();
+    enter_once(&all, takers, sources, bytes).into_iter().flatten().collect()
+}
+
 /// For each of the boxes the groups and bytes of what no earlier box has brought in.
 fn enter_once(
     boxes: &[usize],

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod elements;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
