@@ -31,7 +31,8 @@ fn figures(update: &PredictedUpdate) -> String {
     let mut text = String::from("| figure | value | from |\n|---|---|---|\n");
     for (what, unit, figure) in update.machine.figures() {
         let value = if unit == "GB/s" { figure.value / 1e9 } else { figure.value };
-        text += &format!("| {what} | {value} {unit} | {} |\n", figure.from);
+        let value = format!("{value} {unit}");
+        text += &format!("| {what} | {} | {} |\n", value.trim_end(), figure.from);
     }
     text
 }
