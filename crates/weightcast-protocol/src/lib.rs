@@ -5,11 +5,13 @@
 //! Identifiers such as S3 or G2 name the invariants in `docs/invariants.md`.
 //!
 //! Read [`message`] first, then [`server`], then [`session`]. [`recording`] keeps the last minutes of either.
+//! [`engine_update`] stands apart: how inference engines take a new version in.
 
 #![forbid(unsafe_code)]
 
 mod condition;
 mod durations;
+pub mod engine_update;
 mod error;
 mod ids;
 pub mod limits;

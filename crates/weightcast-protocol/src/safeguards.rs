@@ -125,13 +125,55 @@ pub enum Safeguard {
     TicketCheck,
     /// A shard can't announce more than its ticket says (T6).
     ClaimCheck,
+    /// A step of an engine's update is done once all workers have taken it (E1).
+    EveryWorker,
+    /// A step ends at its deadline (E5).
+    StepDeadline,
+    /// Answers to an earlier order are ignored (E5).
+    CurrentAnswers,
+    /// An engine whose parameters may have changed does not go back (E5).
+    NoReturn,
+    /// An engine is asked what it is before an update says so (E5).
+    OutcomeAsked,
+    /// A worker obeys no order that is older than one it has heard (E7).
+    OrdersFenced,
+    /// A step makes no change once a newer order was heard (E7).
+    EffectsFenced,
+    /// Only what was fetched whole is installed (E1).
+    WholeStaging,
+    /// An engine is resumed only with a version that is installed, verified and stamped (E1).
+    ReadyResumed,
+    /// A forward pass needs parameters that are a version (E1).
+    WholeServed,
+    /// Caches outlive an update only if sequences of several versions are declared (E3).
+    DeclaredMix,
+    /// Parameters that differ from the version are not served (E1).
+    ContentVerified,
+    /// A fleet commits only if all engines are prepared (E4).
+    FleetWhole,
+    /// Engines go on only after the register's verdict (E4).
+    RegisterDecides,
+    /// An engine in doubt asks the register (E4).
+    DoubtAsks,
+    /// An engine that can't reach the register stays paused (E4).
+    DoubtLeaves,
+    /// A driver that takes over does what the register says (E4).
+    RecoveryAsks,
+    /// The first verdict counts (E4).
+    FirstVerdict,
+    /// An engine of a fleet installs only after the verdict (E4).
+    FleetHold,
+    /// An engine that starts or wakes serves only once a driver resumes it (E4).
+    AdmittedFirst,
+    /// An engine that starts obeys no driver before the newest (E4).
+    StartFenced,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Safeguards {
     #[cfg(feature = "mutants")]
-    off: u64,
+    off: u128,
 }
 
 impl Safeguards {
@@ -168,14 +210,14 @@ impl Serialize for Safeguards {
         #[cfg(feature = "mutants")]
         let off = self.off;
         #[cfg(not(feature = "mutants"))]
-        let off = 0u64;
+        let off = 0u128;
         off.serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for Safeguards {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let off = u64::deserialize(from)?;
+        let off = u128::deserialize(from)?;
         #[cfg(feature = "mutants")]
         return Ok(Self { off });
         #[cfg(not(feature = "mutants"))]
