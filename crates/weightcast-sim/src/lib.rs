@@ -14,7 +14,7 @@
 //! and `servers` (what they do in a world), `faults` (what strikes them), `checkers` with `books` (what must hold),
 //! `sights` (what a world has been through), `report` and `campaign` (what came of one world, and of many). `recorded`
 //! keeps worlds in which something went wrong, and [`scenario`] is a second simulator: it predicts how long transfers
-//! take. No room imports a room that imports it.
+//! take. `updates` is a third one, with worlds of its own: inference engines that take new versions in. No room imports a room that imports it.
 //!
 //! [`run`]: run()
 //! [`campaign`]: campaign()
@@ -35,6 +35,7 @@ pub mod scenario;
 mod servers;
 mod settings;
 mod sights;
+mod updates;
 mod world;
 
 pub use campaign::pinned::Pinned;
@@ -47,6 +48,10 @@ pub use settings::fault_kinds::{FaultCounts, FaultKind};
 pub use settings::harshness::Harshness;
 pub use settings::options::WorldOptions;
 pub use sights::coverage::{Coverage, Point};
+pub use updates::{
+    UpdateCampaign, UpdateFault, UpdateOptions, UpdatePoint, UpdateReport, UpdateStory,
+    campaign_of_updates, hunt_updates, run_updates, tell_updates,
+};
 
 use weightcast_protocol::recording::Recording;
 

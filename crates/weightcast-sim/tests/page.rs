@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weightcast_sim::FaultKind;
+use weightcast_sim::{FaultKind, UpdateFault};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -24,7 +24,8 @@ fn rows(page: &str, chapter: &str) -> Vec<Vec<String>> {
 fn every_checker_has_a_row_and_every_named_file_exists() {
     let page = page();
     let rows = rows(&page, "# Invariants");
-    for entry in std::fs::read_dir(here("src/checkers")).unwrap() {
+    let folders = ["src/checkers", "src/updates/checkers"].map(here);
+    for entry in folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let invariant = name.trim_end_matches(".rs").to_uppercase();
         let named = |row: &Vec<String>| row[0].split(", ").any(|cell| cell == invariant);
@@ -39,7 +40,8 @@ fn every_checker_has_a_row_and_every_named_file_exists() {
 #[test]
 fn every_kind_of_fault_is_named() {
     let page = page();
-    for kind in FaultKind::ALL {
-        assert!(page.contains(&format!("\"{}\"", kind.name())), "{}", kind.name());
+    let updates = UpdateFault::ALL.iter().map(|kind| kind.name());
+    for name in FaultKind::ALL.iter().map(|kind| kind.name()).chain(updates) {
+        assert!(page.contains(&format!("\"{name}\"")), "{name}");
     }
 }

@@ -1,0 +1,122 @@
+//! Updates end: what they say is compared with what is.
+
+use weightcast_protocol::Time;
+use weightcast_protocol::engine_update::{
+    EngineState, FleetEnd, FleetResult, InstallMeans, UpdateAttempt, UpdateOutcome, UpdateReason,
+};
+
+use crate::updates::checkers::UpdateFact;
+use crate::updates::coverage::UpdatePoint;
+use crate::updates::parts::driver::DriverWork;
+use crate::updates::parts::queue::EngineLife;
+use crate::updates::world::UpdateWorld;
+
+impl UpdateWorld {
+    /// A machine of one engine has ended, of a roll call or apart.
+    pub(super) fn update_ended(&mut self, driver: usize, engine: u32, outcome: &UpdateOutcome) {
+        let Some(driven) = self.drivers[driver].updates.remove(&engine) else { return };
+        self.drivers[driver].orders.remove(&engine);
+        if matches!(self.drivers[driver].work, DriverWork::RollCall) {
+            if let Some(report) = outcome.report {
+                self.drivers[driver].reports.insert(engine, report);
+            }
+            return;
+        }
+        self.tell(|| format!("driver {driver}: engine {engine}: {outcome:?}"));
+        let admitted = self.options.fleet && outcome.serving;
+        if admitted {
+            self.reach(UpdatePoint::Admitted);
+        }
+        self.count_outcome(outcome, driven.version);
+        self.compare(driver, driven.life, outcome);
+    }
+
+    pub(super) fn fleet_ended(&mut self, driver: usize, result: &FleetResult) {
+        self.tell(|| format!("driver {driver}: {result:?}"));
+        self.reach(match result.end {
+            FleetEnd::Committed => UpdatePoint::Committed,
+            FleetEnd::Aborted => UpdatePoint::Aborted,
+            FleetEnd::InDoubt => UpdatePoint::DriverInDoubt,
+        });
+        for (engine, outcome) in &result.engines {
+            if result.end == FleetEnd::Committed && outcome.state == EngineState::Gone {
+                self.reach(UpdatePoint::DiedCommitted);
+            }
+            self.count_outcome(outcome, self.drivers[driver].version);
+            if let Some(life) = self.drivers[driver].lives.get(engine).copied() {
+                let at = EngineLife { engine: *engine as usize, life };
+                self.compare(driver, at, outcome);
+            }
+        }
+        self.rest(driver, 0);
+    }
+
+    fn count_outcome(&mut self, outcome: &UpdateOutcome, number: u64) {
+        let why = outcome
+            .failure
+            .map_or("well".to_owned(), |(step, reason)| format!("{step}: {}", reason.name()));
+        let serving = if outcome.serving { "serving" } else { "not serving" };
+        let name = format!("{}, {serving}, {why}", outcome.state.name());
+        *self.report.outcomes.entry(name).or_default() += 1;
+        let cancelled = outcome.failure.is_some_and(|(_, r)| r == UpdateReason::Cancelled);
+        match outcome.state {
+            EngineState::New(version) if outcome.serving && version.number == number => {
+                self.reach(UpdatePoint::Updated);
+            }
+            EngineState::Old(_) if outcome.serving => {
+                self.reach(UpdatePoint::WentBack);
+                if cancelled {
+                    self.reach(UpdatePoint::CancelledInTime);
+                }
+            }
+            EngineState::Empty => self.reach(UpdatePoint::EndedEmpty),
+            EngineState::Gone => self.reach(UpdatePoint::EndedGone),
+            _ => {}
+        }
+    }
+
+    /// Compares what a driver says of an engine with what the engine is.
+    fn compare(&mut self, driver: usize, at: EngineLife, outcome: &UpdateOutcome) {
+        let number = self.drivers[driver].number;
+        let round = self.drivers[driver].round;
+        let own = UpdateAttempt { number: u64::MAX, ..UpdateAttempt::before(number, round) };
+        let since = self.drivers[driver].began;
+        let disturbed = self.drivers[driver].disturbed || self.is_disturbed(at, own, since);
+        self.show_outcome(at, outcome, disturbed);
+    }
+
+    /// The same for what an engine says of itself.
+    pub(super) fn own_ended(&mut self, at: EngineLife, outcome: &UpdateOutcome) {
+        let own = self.engines[at.engine].own_attempt;
+        let disturbed = self.is_disturbed(at, own, self.engines[at.engine].own_since);
+        self.show_outcome(at, outcome, disturbed);
+    }
+
+    fn show_outcome(&mut self, at: EngineLife, outcome: &UpdateOutcome, disturbed: bool) {
+        let engine = &self.engines[at.engine];
+        let (version, serves) = (engine.version(), engine.may_serve());
+        let disturbed = disturbed || outcome.is_superseded();
+        let engine = at.engine;
+        self.observe(&UpdateFact::Ended { engine, outcome, version, serves, disturbed });
+    }
+
+    /// Whether an engine may have become something else since it was asked: it died, slept, or has heard a later order.
+    fn is_disturbed(&self, at: EngineLife, own: UpdateAttempt, since: Time) -> bool {
+        let engine = &self.engines[at.engine];
+        let upset = engine.upset_at >= since;
+        let later = engine.workers.iter().any(|worker| worker.heard > own);
+        !self.lives(at) || upset || later
+    }
+
+    /// The end of the world.
+    pub(in crate::updates) fn look_at_the_end(&mut self) {
+        let wanted = self.target;
+        let in_place = self.options.means == InstallMeans::InPlace;
+        for engine in 0..self.engines.len() {
+            let it = &self.engines[engine];
+            let serves = it.version().filter(|_| it.may_serve());
+            let state = format!("{:?}, in place: {in_place}", it.report());
+            self.observe(&UpdateFact::Over { engine, serves, wanted, state: &state });
+        }
+    }
+}

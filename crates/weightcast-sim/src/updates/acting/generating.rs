@@ -1,0 +1,160 @@
+//! Engines start, sleep, wake, and generate.
+
+use weightcast_protocol::Span;
+use weightcast_protocol::engine_update::{
+    DoubtConfig, EngineDoubt, EngineGate, PauseMode, UpdateAttempt,
+};
+
+use crate::updates::checkers::{TokenPart, UpdateFact};
+use crate::updates::coverage::UpdatePoint;
+use crate::updates::parts::engine::{SimEngine, SimSequence};
+use crate::updates::parts::queue::{EngineLife, UpdateAsker, UpdateEvent};
+use crate::updates::parts::worker::{PREFIX, SPOILED, SimWorker};
+use crate::updates::world::{TICK, UpdateWorld, version};
+
+/// Sequences that an engine generates at once.
+const SEQUENCES: usize = 3;
+
+impl UpdateWorld {
+    /// An engine starts. It asks the register for the newest driver's number, so it waits for the register.
+    pub(in crate::updates) fn start_engine(&mut self, engine: usize) {
+        if self.register_away > self.now {
+            return self.queue.plan(self.register_away, UpdateEvent::EngineStarts(engine));
+        }
+        let newest = self.register.newest_driver();
+        let holds = self.loaded();
+        let safeguards = self.options.safeguards;
+        let config = DoubtConfig {
+            lease: self.options.lease,
+            ask_every: Span::from_millis(100),
+            deadline: self.options.register_deadline,
+            safeguards,
+        };
+        let worker = |_| {
+            let gate = EngineGate::new(holds.map(version), newest, safeguards);
+            SimWorker::new(gate, holds.unwrap_or(SPOILED), UpdateAttempt::before(newest, 0))
+        };
+        let old = &self.engines[engine];
+        self.engines[engine] = SimEngine {
+            life: old.life + 1,
+            alive: true,
+            workers: (0..self.options.workers).map(worker).collect(),
+            doubt: self.options.fleet.then(|| EngineDoubt::new(config)),
+            next_sequence: old.next_sequence + 1_000,
+            cut_until: old.cut_until,
+            upset_at: self.now,
+            ..SimEngine::absent()
+        };
+        let at = self.engines[engine].at(engine);
+        for worker in 0..self.options.workers {
+            self.observe(&UpdateFact::Started { at, worker, newest });
+        }
+        self.tell(|| format!("{at:?}: starts with {holds:?}, after driver {newest}"));
+        self.plan_in(TICK, UpdateEvent::Pass(at));
+    }
+
+    /// What an engine has loaded from its disk when it starts.
+    fn loaded(&mut self) -> Option<u64> {
+        let committed = self.register.version().map_or(1, |version| version.number);
+        match self.rng.below(4) {
+            0 => None,
+            1 => Some(committed),
+            _ => Some(self.rng.between(1, committed)),
+        }
+    }
+
+    /// An engine gives its memory away: its sequences and caches go with it.
+    pub(super) fn sleep(&mut self, at: EngineLife, span: Span) {
+        let engine = &mut self.engines[at.engine];
+        (engine.asleep, engine.upset_at, engine.own) = (true, self.now, None);
+        engine.sequences.clear();
+        let froms: Vec<UpdateAsker> = engine.workers.iter_mut().map(put_to_sleep).collect();
+        for (worker, from) in froms.into_iter().enumerate() {
+            self.pump_gate(at, worker as u32, from);
+        }
+        self.tell(|| format!("{at:?}: sleeps"));
+        self.plan_in(span, UpdateEvent::EngineWakes(at));
+    }
+
+    pub(in crate::updates) fn wake(&mut self, at: EngineLife) {
+        if self.lives(at) {
+            let engine = &mut self.engines[at.engine];
+            (engine.asleep, engine.upset_at) = (false, self.now);
+            engine.workers.iter_mut().for_each(|worker| worker.gate.handle_woken());
+            self.tell(|| format!("{at:?}: wakes"));
+        }
+    }
+
+    /// An engine runs a forward pass, if it may, and looks at its timers.
+    pub(in crate::updates) fn pass(&mut self, at: EngineLife) {
+        if !self.lives(at) {
+            return;
+        }
+        let engine = &self.engines[at.engine];
+        if engine.may_serve() && !engine.is_wedged(self.now) {
+            self.generate(at);
+        }
+        self.engine_timers(at);
+        self.plan_in(TICK, UpdateEvent::Pass(at));
+    }
+
+    fn generate(&mut self, at: EngineLife) {
+        let left = self.rng.between(3, 14) as u32;
+        let engine = &mut self.engines[at.engine];
+        if engine.takes_sequences() && engine.sequences.len() < SEQUENCES {
+            engine.sequences.insert(engine.next_sequence, SimSequence { left, last: None });
+            engine.next_sequence += 1;
+        }
+        let sequences: Vec<u64> = engine.sequences.keys().copied().collect();
+        for sequence in sequences {
+            self.token(at, sequence);
+        }
+    }
+
+    fn token(&mut self, at: EngineLife, sequence: u64) {
+        let engine = &mut self.engines[at.engine];
+        let parts: Vec<TokenPart> =
+            engine.workers.iter_mut().map(|worker| part(worker, sequence)).collect();
+        let weights = parts[0].weights;
+        let entry = engine.sequences.get_mut(&sequence).expect("it was just listed");
+        let before = std::mem::replace(&mut entry.last, weights);
+        entry.left -= 1;
+        if entry.left == 0 {
+            engine.sequences.remove(&sequence);
+            engine.workers.iter_mut().for_each(|worker| drop(worker.caches.remove(&sequence)));
+        }
+        self.report.tokens += 1;
+        let mixed = self.options.mode == PauseMode::Keep { mixed: true };
+        if before.is_some() && before != weights {
+            let kept = parts[0].cache.len() > 1;
+            let point = if kept { UpdatePoint::MixedSequence } else { UpdatePoint::Recomputed };
+            self.reach(point);
+        }
+        let committed = self.register.version().map(|version| version.number);
+        let committed = committed.filter(|_| self.options.fleet);
+        self.observe(&UpdateFact::Token { engine: at.engine, parts: &parts, committed, mixed });
+    }
+}
+
+/// Whose order the worker was obeying.
+fn put_to_sleep(worker: &mut SimWorker) -> UpdateAsker {
+    let from = worker.tasks.last().map_or(UpdateAsker::Driver(0), |task| task.from);
+    worker.tasks.clear();
+    worker.caches.clear();
+    worker.staged = [SPOILED; crate::updates::parts::worker::CHUNKS];
+    worker.gate.handle_slept();
+    from
+}
+
+/// A worker's part of a token: adds to the caches of the sequence and of the prompt.
+fn part(worker: &mut SimWorker, sequence: u64) -> TokenPart {
+    let weights = worker.version();
+    let own = weights.unwrap_or(SPOILED);
+    let prefix = worker.caches.entry(PREFIX).or_insert_with(|| vec![own]).clone();
+    let cache = worker.caches.entry(sequence).or_insert(prefix);
+    if !cache.contains(&own) {
+        cache.push(own);
+    }
+    let cache = cache.clone();
+    TokenPart { weights, stamp: worker.gate.stamp().map(|version| version.number), cache }
+}

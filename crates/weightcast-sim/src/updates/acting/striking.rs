@@ -1,0 +1,118 @@
+//! Faults, and their end.
+
+use weightcast_protocol::engine_update::{FleetInput, UpdateInput};
+use weightcast_protocol::{Span, Time};
+
+use crate::updates::options::UpdateFault;
+use crate::updates::parts::driver::DriverWork;
+use crate::updates::parts::queue::UpdateEvent;
+use crate::updates::world::UpdateWorld;
+
+impl UpdateWorld {
+    /// A fault strikes; its victim is drawn.
+    pub(in crate::updates) fn strike(&mut self, kind: UpdateFault) {
+        *self.report.faults.entry(kind.name()).or_default() += 1;
+        let engine = self.rng.below(self.engines.len() as u64) as usize;
+        let span = Span::from_millis(self.rng.between(300, 1_500));
+        let until = self.now + span;
+        self.tell(|| format!("fault: {} (engine {engine}, {span})", kind.name()));
+        match kind {
+            UpdateFault::EngineDies => self.kill_engine(engine, span),
+            UpdateFault::EngineSleeps if self.engines[engine].alive => {
+                let at = self.engines[engine].at(engine);
+                if !self.engines[engine].asleep {
+                    self.sleep(at, span);
+                }
+            }
+            UpdateFault::EngineSleeps => {}
+            UpdateFault::WorkerWedged | UpdateFault::WorkerSlow | UpdateFault::BitFlipped => {
+                self.trouble_worker(kind, engine, until);
+            }
+            UpdateFault::DriverDies => {
+                self.end_driver_now();
+                self.plan_in(span, UpdateEvent::DriverStarts);
+            }
+            UpdateFault::DriverSplit => {
+                if let Some(driver) = self.newest_driver() {
+                    self.plan_in(Span(span.0 * 2), UpdateEvent::DriverEnds(driver));
+                    self.start_driver();
+                }
+            }
+            UpdateFault::DriverSuspended => {
+                if let Some(driver) = self.newest_driver() {
+                    let suspended = &mut self.drivers[driver];
+                    (suspended.suspended_until, suspended.disturbed) = (until, true);
+                    self.plan_in(Span(span.0 * 2), UpdateEvent::DriverEnds(driver));
+                    self.start_driver();
+                }
+            }
+            UpdateFault::RegisterAway => self.register_away = self.now + Span(span.0 * 2),
+            UpdateFault::LinkCut => self.engines[engine].cut_until = until,
+            UpdateFault::Cancelled => self.cancel(),
+        }
+    }
+
+    fn kill_engine(&mut self, engine: usize, span: Span) {
+        let known = self.rng.below(400);
+        let victim = &mut self.engines[engine];
+        if victim.alive {
+            (victim.alive, victim.upset_at) = (false, self.now);
+            victim.dead_known = self.now + Span::from_millis(known);
+            self.plan_in(span, UpdateEvent::EngineStarts(engine));
+        }
+    }
+
+    fn trouble_worker(&mut self, kind: UpdateFault, engine: usize, until: Time) {
+        let worker = self.rng.below(self.options.workers.into()) as usize;
+        let Some(worker) = self.engines[engine].workers.get_mut(worker) else { return };
+        match kind {
+            UpdateFault::WorkerWedged => worker.wedged_until = until,
+            UpdateFault::WorkerSlow => worker.slow_until = until,
+            _ => worker.flips = true,
+        }
+    }
+
+    fn newest_driver(&self) -> Option<usize> {
+        let newest = self.drivers.len().checked_sub(1)?;
+        let driver = &self.drivers[newest];
+        (driver.alive && driver.suspended_until <= self.now).then_some(newest)
+    }
+
+    fn end_driver_now(&mut self) {
+        for driver in 0..self.drivers.len() {
+            if self.drivers[driver].alive {
+                self.end_driver(driver);
+            }
+        }
+    }
+
+    fn cancel(&mut self) {
+        let Some(driver) = self.newest_driver() else { return };
+        let now = self.now;
+        if let DriverWork::Fleet(fleet) = &mut self.drivers[driver].work {
+            fleet.handle(now, FleetInput::Cancel);
+        } else if matches!(self.drivers[driver].work, DriverWork::Apart) {
+            let engines: Vec<u32> = self.drivers[driver].updates.keys().copied().collect();
+            engines.into_iter().for_each(|engine| self.give(driver, engine, UpdateInput::Cancel));
+        }
+        self.pump(driver);
+    }
+
+    /// Faults cease: one driver is left, and everything can be reached.
+    pub(in crate::updates) fn calm_down(&mut self) {
+        self.calm = true;
+        (self.options.lost, self.options.failing) = (0, 0);
+        self.register_away = self.now;
+        let now = self.now;
+        for engine in &mut self.engines {
+            engine.cut_until = now;
+            for worker in &mut engine.workers {
+                (worker.wedged_until, worker.slow_until) = (now, now);
+                worker.flips = false;
+            }
+        }
+        self.end_driver_now();
+        self.plan_in(Span::from_millis(100), UpdateEvent::DriverStarts);
+        self.tell(|| "faults cease".to_owned());
+    }
+}

@@ -1,0 +1,42 @@
+//! E7: once a worker has heard an order, no earlier order has an effect there.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::engine_update::UpdateAttempt;
+
+use crate::updates::checkers::{UpdateChecker, UpdateFact};
+use crate::updates::parts::queue::EngineLife;
+
+#[derive(Default)]
+pub(super) struct Fenced {
+    heard: BTreeMap<(EngineLife, u32), UpdateAttempt>,
+}
+
+impl UpdateChecker for Fenced {
+    fn name(&self) -> &'static str {
+        "E7"
+    }
+
+    fn observe(&mut self, fact: &UpdateFact<'_>) -> Option<String> {
+        match fact {
+            UpdateFact::Started { at, worker, newest } => {
+                self.heard.insert((*at, *worker), UpdateAttempt::before(*newest, 0));
+            }
+            UpdateFact::Heard { at, worker, attempt } => {
+                let heard = self.heard.entry((*at, *worker)).or_default();
+                *heard = (*heard).max(*attempt);
+            }
+            UpdateFact::Changed { at, worker, attempt, step } => {
+                let heard = self.heard.get(&(*at, *worker)).copied().unwrap_or_default();
+                if *attempt < heard {
+                    let EngineLife { engine, .. } = at;
+                    return Some(format!(
+                        "{step} of {attempt} changes worker {worker} of engine {engine} after {heard}"
+                    ));
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+}

@@ -1,0 +1,76 @@
+//! One checker per invariant of engine updates. Each sees every fact and keeps what it needs; none looks into a machine.
+
+mod e1;
+mod e2;
+mod e3;
+mod e4;
+mod e5;
+mod e6;
+mod e7;
+
+use weightcast_protocol::Time;
+use weightcast_protocol::engine_update::{UpdateAttempt, UpdateOutcome, UpdateStep};
+
+use crate::updates::parts::queue::EngineLife;
+
+/// What one worker brings to a token.
+#[derive(Clone, Debug)]
+pub(super) struct TokenPart {
+    /// The version that all parameters are of, if they are of one.
+    pub(super) weights: Option<u64>,
+    /// The version that the worker says it holds.
+    pub(super) stamp: Option<u64>,
+    /// Versions that the sequence's cache was computed with.
+    pub(super) cache: Vec<u64>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub(super) enum UpdateFact<'a> {
+    /// An engine has generated a token. `committed` is the fleet's version, if there is a fleet; `mixed`: sequences of
+    /// several versions are declared.
+    Token { engine: usize, parts: &'a [TokenPart], committed: Option<u64>, mixed: bool },
+    /// A worker starts; the register has numbered drivers up to `newest`.
+    Started { at: EngineLife, worker: u32, newest: u64 },
+    /// An order arrives at a worker.
+    Heard { at: EngineLife, worker: u32, attempt: UpdateAttempt },
+    /// A step makes a change.
+    Changed { at: EngineLife, worker: u32, attempt: UpdateAttempt, step: UpdateStep },
+    /// An update ends, and says what the engine is. `disturbed`: the engine may have become something else since it was
+    /// asked.
+    Ended {
+        engine: usize,
+        outcome: &'a UpdateOutcome,
+        version: Option<u64>,
+        serves: bool,
+        disturbed: bool,
+    },
+    /// A driver's work is not over, though its bound has passed.
+    Overdue { driver: usize, what: &'a str, due: Time },
+    /// An engine is in doubt for so long; it may be for as long as `bound`.
+    Doubts { engine: usize, since: Time, bound: Time },
+    /// The world is over: what an engine serves, if it serves, and what it should.
+    Over { engine: usize, serves: Option<u64>, wanted: u64, state: &'a str },
+}
+
+/// Checks one invariant.
+pub(super) trait UpdateChecker {
+    /// The invariant's name.
+    fn name(&self) -> &'static str;
+
+    /// Takes a fact in; returns what is wrong, if anything is.
+    fn observe(&mut self, fact: &UpdateFact<'_>) -> Option<String>;
+}
+
+/// All of them.
+pub(super) fn update_checkers() -> Vec<Box<dyn UpdateChecker>> {
+    vec![
+        Box::new(e1::WholeWeights),
+        Box::new(e2::TrueStamp),
+        Box::new(e3::OwnCache),
+        Box::new(e4::OneVersion::default()),
+        Box::new(e5::TrueOutcome),
+        Box::new(e6::DoubtEnds),
+        Box::new(e7::Fenced::default()),
+    ]
+}

@@ -1,0 +1,74 @@
+//! Rare events that worlds of updates must have reached.
+
+macro_rules! update_points {
+    ($($(#[$doc:meta])* $point:ident: $name:literal;)*) => {
+        /// A rare event that worlds of updates must have reached.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum UpdatePoint {
+            $($(#[$doc])* $point,)*
+        }
+
+        impl UpdatePoint {
+            /// Every point.
+            pub const ALL: &'static [UpdatePoint] = &[$(UpdatePoint::$point),*];
+
+            /// The point in words.
+            pub fn name(self) -> &'static str {
+                match self { $(UpdatePoint::$point => $name),* }
+            }
+        }
+    };
+}
+
+update_points! {
+    /// An update went well.
+    Updated: "an engine took a new version in";
+    /// A failed install went well from staging.
+    InstalledAgain: "an install failed, and was repeated from staging";
+    /// An engine went back and served.
+    WentBack: "an engine went back to its old version, and served it";
+    /// An engine ended empty.
+    EndedEmpty: "an engine ended empty";
+    /// An engine ended gone.
+    EndedGone: "an engine was out of reach at the end of its update";
+    /// A step's deadline passed.
+    DeadlinePassed: "a step's deadline passed";
+    /// An answer to an earlier order came late.
+    LateAnswer: "an answer came to an order that was abandoned";
+    /// A worker refused an order as fenced.
+    OrderFenced: "an order of a lost driver was refused";
+    /// A step was fenced between two changes.
+    StepFenced: "a step was fenced between two changes";
+    /// `Verify` found a difference.
+    DifferenceFound: "verify found a flipped bit";
+    /// A driver found that there is a later one.
+    SteppedDown: "a driver found a later driver, and stopped";
+    /// A fleet committed.
+    Committed: "a fleet committed";
+    /// A fleet aborted.
+    Aborted: "a fleet aborted";
+    /// The driver of a fleet ended in doubt.
+    DriverInDoubt: "a driver could not reach the register in time";
+    /// A driver that took over found a commit.
+    RecoveredCommit: "a driver took over after the commit";
+    /// A driver that took over wrote an abort.
+    RecoveredAbort: "a driver took over before the commit";
+    /// An engine asked the register.
+    EngineAsked: "an engine in doubt asked the register";
+    /// An engine went back by itself.
+    BackByItself: "an engine in doubt went back by itself";
+    /// An engine installed by itself.
+    ForwardByItself: "an engine in doubt installed by itself";
+    /// An engine left its fleet.
+    LeftFleet: "an engine left its fleet, since the register was out of reach";
+    /// An engine that started or woke was admitted.
+    Admitted: "an engine that had started or woken was admitted";
+    /// An engine died after the commit.
+    DiedCommitted: "an engine died between the commit and its resume";
+    /// A sequence has tokens of two versions.
+    MixedSequence: "a sequence went on with another version, as declared";
+    /// Sequences of before were computed anew.
+    Recomputed: "a sequence went on with new weights and a new cache";
+    /// An update was cancelled in time.
+    CancelledInTime: "an update was cancelled, and went back";
+}

@@ -1,0 +1,107 @@
+//! An inference engine: its workers, its sequences, and what it does without a driver.
+
+use std::collections::BTreeMap;
+
+use weightcast_protocol::Time;
+use weightcast_protocol::engine_update::{
+    EngineDoubt, EngineReport, EngineUpdate, PauseMode, UpdateAttempt, UpdateStep,
+};
+
+use crate::updates::parts::queue::EngineLife;
+use crate::updates::parts::worker::{SimWorker, WorkerTask};
+
+/// A sequence that is being generated.
+#[derive(Clone, Debug)]
+pub(crate) struct SimSequence {
+    pub(crate) left: u32,
+    /// The version of the last token.
+    pub(crate) last: Option<u64>,
+}
+
+/// An inference engine.
+#[derive(Debug)]
+pub(crate) struct SimEngine {
+    pub(crate) life: u32,
+    pub(crate) alive: bool,
+    /// When the platform knows that the engine is dead.
+    pub(crate) dead_known: Time,
+    pub(crate) asleep: bool,
+    pub(crate) workers: Vec<SimWorker>,
+    pub(crate) sequences: BTreeMap<u64, SimSequence>,
+    pub(crate) next_sequence: u64,
+    pub(crate) doubt: Option<EngineDoubt>,
+    /// What the engine does by itself.
+    pub(crate) own: Option<EngineUpdate>,
+    pub(crate) own_since: Time,
+    pub(crate) own_attempt: UpdateAttempt,
+    /// Drivers do not reach it until then.
+    pub(crate) cut_until: Time,
+    pub(crate) doubts_since: Option<Time>,
+    /// When it last died, started, slept or woke.
+    pub(crate) upset_at: Time,
+}
+
+impl SimEngine {
+    /// An engine that has not started yet.
+    pub(crate) fn absent() -> Self {
+        Self {
+            life: 0,
+            alive: false,
+            dead_known: Time(0),
+            asleep: false,
+            workers: Vec::new(),
+            sequences: BTreeMap::new(),
+            next_sequence: 1,
+            doubt: None,
+            own: None,
+            own_since: Time(0),
+            own_attempt: UpdateAttempt::default(),
+            cut_until: Time(0),
+            doubts_since: None,
+            upset_at: Time(0),
+        }
+    }
+
+    /// The version that all parameters of all workers are of, if they are of one.
+    pub(crate) fn version(&self) -> Option<u64> {
+        let first = self.workers.first()?.version()?;
+        self.workers.iter().all(|worker| worker.version() == Some(first)).then_some(first)
+    }
+
+    /// What the engine says of itself.
+    pub(crate) fn report(&self) -> EngineReport {
+        let reports: Vec<_> = self.workers.iter().map(|worker| worker.gate.report()).collect();
+        EngineReport::of_all(&reports)
+    }
+
+    /// Whether all workers may serve.
+    pub(crate) fn may_serve(&self) -> bool {
+        self.alive && self.workers.iter().all(|worker| worker.gate.may_serve())
+    }
+
+    /// Whether a worker stands still.
+    pub(crate) fn is_wedged(&self, now: Time) -> bool {
+        self.workers.iter().any(|worker| worker.wedged_until > now)
+    }
+
+    /// Whether new sequences may begin: not while one worker waits for all sequences to end.
+    pub(crate) fn takes_sequences(&self) -> bool {
+        let pauses = |task: &WorkerTask| task.order.step == UpdateStep::Pause;
+        let pausing = |worker: &SimWorker| worker.tasks.iter().any(pauses);
+        !self.workers.iter().any(pausing)
+    }
+
+    /// The sequences' part of a pause. False: not yet.
+    pub(crate) fn pauses(&mut self, mode: PauseMode) -> bool {
+        match mode {
+            PauseMode::Abort => self.sequences.clear(),
+            PauseMode::Wait => return self.sequences.is_empty() || !self.may_serve(),
+            PauseMode::Keep { .. } => {}
+        }
+        true
+    }
+
+    pub(crate) fn at(&self, engine: usize) -> EngineLife {
+        EngineLife { engine, life: self.life }
+    }
+}
