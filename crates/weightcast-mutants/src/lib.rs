@@ -1,15 +1,18 @@
 //! Mutants: the protocol with a safeguard switched off, or several that mask each other. A checker of the simulator is
 //! believed only because it finds them.
 //!
-//! [`MUTANTS`] is the table; [`hunt`] plays one until it is found.
+//! [`MUTANTS`] is the table of those that clusters show, [`UPDATE_MUTANTS`] of those that worlds of engine updates show;
+//! [`PlayedMutant`] is either. [`hunt`] plays one until it is found.
 
 #![forbid(unsafe_code)]
 
 mod list;
+mod played;
 
 use std::ops::Range;
 
-pub use list::{MUTANTS, Mutant};
+pub use list::{MUTANTS, Mutant, UPDATE_MUTANTS, UpdateMutant};
+pub use played::PlayedMutant;
 use weightcast_sim::Catch;
 
 /// Plays a mutant until one of the checkers that must find it does: the lowest such seed.

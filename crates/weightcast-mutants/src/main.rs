@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use weightcast_mutants::{MUTANTS, Mutant, hunt};
-use weightcast_sim::{Story, replay};
+use weightcast_mutants::{Mutant, PlayedMutant, UpdateMutant};
+use weightcast_sim::{Story, replay, tell_updates};
 
 use report::{CatchReport, mutants_json, mutants_table};
 
@@ -83,28 +83,27 @@ fn run(command: MutantCommand) -> anyhow::Result<()> {
         MutantCommand::List { json } => {
             print!("{}", if json { mutants_json() } else { mutants_table() })
         }
-        MutantCommand::Hunt(arguments) if arguments.mutant == "all" => play(&arguments, MUTANTS)?,
-        MutantCommand::Hunt(arguments) => {
-            let mutant = mutant_named(&arguments.mutant)?;
-            play(&arguments, std::slice::from_ref(mutant))?;
+        MutantCommand::Hunt(arguments) if arguments.mutant == "all" => {
+            play(&arguments, &PlayedMutant::all().collect::<Vec<_>>())?;
         }
+        MutantCommand::Hunt(arguments) => play(&arguments, &[mutant_named(&arguments.mutant)?])?,
         MutantCommand::Replay(arguments) => tell(&arguments)?,
     }
     Ok(())
 }
 
-fn mutant_named(name: &str) -> anyhow::Result<&'static Mutant> {
-    Mutant::named(name).ok_or_else(|| {
-        let names: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+fn mutant_named(name: &str) -> anyhow::Result<PlayedMutant> {
+    PlayedMutant::named(name).ok_or_else(|| {
+        let names: Vec<&str> = PlayedMutant::all().map(|mutant| mutant.name()).collect();
         anyhow::anyhow!("there is no mutant {name}; there are {}", names.join(", "))
     })
 }
 
-fn play(arguments: &HuntMutant, mutants: &[Mutant]) -> anyhow::Result<()> {
+fn play(arguments: &HuntMutant, mutants: &[PlayedMutant]) -> anyhow::Result<()> {
     let seeds: Range<u64> = arguments.first_seed..arguments.first_seed + arguments.seeds;
     let mut reports = Vec::new();
     for mutant in mutants {
-        let report = CatchReport::of(mutant, seeds.clone(), hunt(mutant, seeds.clone()));
+        let report = CatchReport::of(mutant, seeds.clone(), mutant.hunt(seeds.clone()));
         if !arguments.json {
             println!("{report}");
         }
@@ -120,7 +119,25 @@ fn play(arguments: &HuntMutant, mutants: &[Mutant]) -> anyhow::Result<()> {
 }
 
 fn tell(arguments: &ReplayMutant) -> anyhow::Result<()> {
-    let options = mutant_named(&arguments.mutant)?.options(arguments.seed);
+    match mutant_named(&arguments.mutant)? {
+        PlayedMutant::Cluster(mutant) => tell_cluster(arguments, mutant),
+        PlayedMutant::Update(mutant) => tell_update(arguments, mutant),
+    }
+}
+
+fn tell_update(arguments: &ReplayMutant, mutant: &UpdateMutant) -> anyhow::Result<()> {
+    let report = tell_updates(arguments.seed, &mutant.options(arguments.seed));
+    let story = report.story();
+    let mut out = std::io::stdout().lock();
+    let _ = match arguments.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&story)?),
+        false => writeln!(out, "{story}"),
+    };
+    Ok(())
+}
+
+fn tell_cluster(arguments: &ReplayMutant, mutant: &Mutant) -> anyhow::Result<()> {
+    let options = mutant.options(arguments.seed);
     let (report, events) = replay(arguments.seed, &options);
     let story = Story::of(&report, &options, &events, arguments.from..=arguments.to);
     // Whoever reads may stop at any line.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
-use weightcast_mutants::{MUTANTS, Mutant};
+use weightcast_mutants::PlayedMutant;
 use weightcast_sim::Catch;
 
 /// What came of a mutant.
@@ -21,10 +21,10 @@ pub(crate) struct CatchReport {
 }
 
 impl CatchReport {
-    pub(crate) fn of(mutant: &Mutant, seeds: Range<u64>, catch: Option<Catch>) -> Self {
+    pub(crate) fn of(mutant: &PlayedMutant, seeds: Range<u64>, catch: Option<Catch>) -> Self {
         let last = catch.as_ref().map_or(seeds.end, |catch| catch.seed + 1);
         Self {
-            mutant: mutant.name,
+            mutant: mutant.name(),
             caught: catch.is_some(),
             seed: catch.as_ref().map(|catch| catch.seed),
             invariant: catch.as_ref().map(|catch| catch.violation.invariant.clone()),
@@ -60,9 +60,9 @@ impl fmt::Display for CatchReport {
 
 /// The mutants, for people.
 pub(crate) fn mutants_table() -> String {
-    let lines = MUTANTS.iter().map(|mutant| {
-        let found_by = mutant.found_by.join(" or ");
-        format!("{:<40} {found_by:<10} {}\n", mutant.name, mutant.what)
+    let lines = PlayedMutant::all().map(|mutant| {
+        let found_by = mutant.found_by().join(" or ");
+        format!("{:<40} {found_by:<10} {}\n", mutant.name(), mutant.what())
     });
     lines.collect()
 }
@@ -75,8 +75,9 @@ pub(crate) fn mutants_json() -> String {
         what: &'static str,
         found_by: &'static [&'static str],
     }
-    let row = |m: &Mutant| MutantRow { name: m.name, what: m.what, found_by: m.found_by };
-    let rows: Vec<MutantRow> = MUTANTS.iter().map(row).collect();
+    let row =
+        |m: PlayedMutant| MutantRow { name: m.name(), what: m.what(), found_by: m.found_by() };
+    let rows: Vec<MutantRow> = PlayedMutant::all().map(row).collect();
     serde_json::to_string_pretty(&rows).expect("plain fields always serialise") + "\n"
 }
 
@@ -86,6 +87,10 @@ mod tests {
     use weightcast_sim::InvariantViolation;
 
     use super::*;
+
+    fn first() -> PlayedMutant {
+        PlayedMutant::all().next().expect("there are mutants")
+    }
 
     fn caught(seed: u64) -> Option<Catch> {
         let (invariant, detail) = ("S1".to_owned(), "torn".to_owned());
@@ -98,7 +103,7 @@ mod tests {
     /// The worlds up to the one that shows it, that one too; else all.
     #[test]
     fn worlds_are_counted_from_the_first_seed() {
-        let mutant = &MUTANTS[0];
+        let mutant = &first();
         for (seeds, seed, worlds) in [
             (0..200, Some(0), 1),
             (0..200, Some(199), 200),
@@ -110,7 +115,7 @@ mod tests {
             assert_eq!((report.worlds, report.seed, report.caught), (worlds, seed, seed.is_some()));
             let told = report.to_string();
             let counted = format!("worlds {worlds}");
-            assert!(told.contains(mutant.name) && told.contains(&counted), "{told}");
+            assert!(told.contains(mutant.name()) && told.contains(&counted), "{told}");
             assert_eq!(told.starts_with("NOT CAUGHT"), seed.is_none(), "{told}");
             if let Some(seed) = seed {
                 assert!(told.contains(&format!("S1   seed {seed}, step 7, ")), "{told}");
@@ -124,24 +129,27 @@ mod tests {
         let listed: serde_json::Value = serde_json::from_str(&mutants_json()).unwrap();
         let table = mutants_table();
         let mut lines = table.lines();
-        for (number, mutant) in MUTANTS.iter().enumerate() {
+        for (number, mutant) in PlayedMutant::all().enumerate() {
             let entry = &listed[number];
             assert_eq!(
                 (&entry["name"], &entry["what"]),
-                (&mutant.name.into(), &mutant.what.into())
+                (&mutant.name().into(), &mutant.what().into())
             );
-            assert_eq!(entry["found_by"], serde_json::json!(mutant.found_by));
+            assert_eq!(entry["found_by"], serde_json::json!(mutant.found_by()));
             let line = lines.next().expect("a line");
-            assert!(line.starts_with(mutant.name) && line.ends_with(mutant.what), "{line}");
-            assert!(line.contains(&mutant.found_by.join(" or ")), "{line}");
+            assert!(line.starts_with(mutant.name()) && line.ends_with(mutant.what()), "{line}");
+            assert!(line.contains(&mutant.found_by().join(" or ")), "{line}");
         }
-        assert_eq!((lines.next(), listed.as_array().map(Vec::len)), (None, Some(MUTANTS.len())));
+        assert_eq!(
+            (lines.next(), listed.as_array().map(Vec::len)),
+            (None, Some(PlayedMutant::all().count()))
+        );
     }
 
     #[test]
     fn one_mutant_is_an_object_and_several_are_a_list() {
         let of = |count: u64| -> Vec<CatchReport> {
-            (0..count).map(|seed| CatchReport::of(&MUTANTS[0], 0..9, caught(seed))).collect()
+            (0..count).map(|seed| CatchReport::of(&first(), 0..9, caught(seed))).collect()
         };
         for (count, one, list) in
             [(1, true, false), (1, false, true), (2, false, true), (0, false, true)]

@@ -1,6 +1,6 @@
 //! Each mutant until it is found.
 
-use weightcast_mutants::{MUTANTS, Mutant, hunt};
+use weightcast_mutants::{Mutant, PlayedMutant, hunt};
 use weightcast_sim::{InvariantViolation, replay, run};
 
 /// A lease that is counted too long is masked by every other fence: T1 sees the act itself, before
@@ -53,7 +53,7 @@ fn a_world_that_would_go_on_for_ever_ends_with_its_story() {
 
 #[test]
 fn every_mutant_is_found() {
-    let missed = |mutant: &&Mutant| hunt(mutant, 0..600).is_none();
-    let missed: Vec<&str> = MUTANTS.iter().filter(missed).map(|mutant| mutant.name).collect();
+    let missed = |mutant: &PlayedMutant| mutant.hunt(0..600).is_none();
+    let missed: Vec<_> = PlayedMutant::all().filter(missed).map(|mutant| mutant.name()).collect();
     assert!(missed.is_empty(), "not found in 600 worlds: {missed:?}");
 }

@@ -7,8 +7,10 @@ mod retention;
 mod seeding;
 mod sources;
 mod terms;
+mod updates;
 mod worlds;
 
+pub use updates::{UPDATE_MUTANTS, UpdateMutant};
 use weightcast_protocol::Safeguard;
 
 use weightcast_sim::{InvariantViolation, WorldOptions};

@@ -1,0 +1,240 @@
+//! Mutants of engine updates: the machines of `weightcast_protocol::engine_update` with something missing.
+
+use weightcast_protocol::engine_update::{InstallMeans, PauseMode};
+use weightcast_protocol::{Safeguard, Span};
+use weightcast_sim::{InvariantViolation, UpdateFault, UpdateOptions};
+
+/// An update protocol with something missing.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateMutant {
+    /// As the command line has it.
+    pub name: &'static str,
+    /// What is switched off.
+    pub what: &'static str,
+    /// The invariants whose checkers must find it; one is enough.
+    pub found_by: &'static [&'static str],
+    off: &'static [Safeguard],
+    /// Makes the world one in which it can show.
+    scenario: fn(UpdateOptions) -> UpdateOptions,
+}
+
+impl UpdateMutant {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static UpdateMutant> {
+        UPDATE_MUTANTS.iter().find(|mutant| mutant.name == name)
+    }
+
+    /// Whether this is what had to be found.
+    pub fn expects(&self, violation: &InvariantViolation) -> bool {
+        self.found_by.contains(&violation.invariant.as_str())
+    }
+
+    /// The world in which this seed plays it.
+    pub fn options(&self, seed: u64) -> UpdateOptions {
+        let mut options = (self.scenario)(UpdateOptions::drawn(seed));
+        options.safeguards = options.safeguards.without(self.off);
+        options
+    }
+}
+
+/// All of them.
+pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
+    UpdateMutant {
+        name: "first_worker_only",
+        what: "a step counts as done once one worker has taken it",
+        found_by: &["E5"],
+        off: &[Safeguard::EveryWorker],
+        scenario: workers,
+    },
+    UpdateMutant {
+        name: "no_step_deadline",
+        what: "a step may take for ever",
+        found_by: &["E5", "E6"],
+        off: &[Safeguard::StepDeadline],
+        scenario: as_drawn,
+    },
+    UpdateMutant {
+        name: "late_answers",
+        what: "an answer to an earlier order counts for the present one",
+        found_by: &["E5"],
+        off: &[Safeguard::CurrentAnswers],
+        scenario: as_drawn,
+    },
+    UpdateMutant {
+        name: "back_after_commit",
+        what: "an engine whose fleet has committed goes back when its install fails",
+        found_by: &["E4"],
+        off: &[Safeguard::NoReturn],
+        scenario: failing_fleet,
+    },
+    UpdateMutant {
+        name: "outcome_guessed",
+        what: "an update whose last step is in doubt does not ask the engine what it is",
+        found_by: &["E5"],
+        off: &[Safeguard::OutcomeAsked],
+        scenario: failing,
+    },
+    UpdateMutant {
+        name: "orders_unfenced",
+        what: "a worker obeys orders that are older than one it has heard",
+        found_by: &["E7"],
+        off: &[Safeguard::OrdersFenced],
+        scenario: split,
+    },
+    UpdateMutant {
+        name: "effects_unfenced",
+        what: "a step goes on although a newer order was heard",
+        found_by: &["E7"],
+        off: &[Safeguard::EffectsFenced],
+        scenario: as_drawn,
+    },
+    UpdateMutant {
+        name: "start_unfenced",
+        what: "an engine that starts obeys drivers that were lost before",
+        found_by: &["E4", "E7"],
+        off: &[Safeguard::StartFenced],
+        scenario: split,
+    },
+    UpdateMutant {
+        name: "caches_kept",
+        what: "caches outlive an update although sequences of several versions are not declared",
+        found_by: &["E3"],
+        off: &[Safeguard::DeclaredMix],
+        scenario: unmixed,
+    },
+    UpdateMutant {
+        name: "content_unverified",
+        what: "parameters that differ from the version are served",
+        found_by: &["E1"],
+        off: &[Safeguard::ContentVerified],
+        scenario: flipping,
+    },
+    UpdateMutant {
+        name: "fleet_in_part",
+        what: "a fleet commits once one of its engines is prepared",
+        found_by: &["E4"],
+        off: &[Safeguard::FleetWhole],
+        scenario: fleet,
+    },
+    UpdateMutant {
+        name: "register_unasked",
+        what: "a driver goes on before the register has decided",
+        found_by: &["E4"],
+        off: &[Safeguard::RegisterDecides],
+        scenario: doubting,
+    },
+    UpdateMutant {
+        name: "doubt_unasked",
+        what: "an engine in doubt goes back without asking the register",
+        found_by: &["E4"],
+        off: &[Safeguard::DoubtAsks],
+        scenario: doubting,
+    },
+    UpdateMutant {
+        name: "doubt_goes_back",
+        what: "an engine that can't reach the register goes back",
+        found_by: &["E4"],
+        off: &[Safeguard::DoubtLeaves],
+        scenario: leaving,
+    },
+    UpdateMutant {
+        name: "recovery_unasked",
+        what: "a driver that takes over aborts whatever the register says",
+        found_by: &["E4"],
+        off: &[Safeguard::RecoveryAsks],
+        scenario: doubting,
+    },
+    UpdateMutant {
+        name: "last_verdict",
+        what: "a verdict replaces an earlier one",
+        found_by: &["E4"],
+        off: &[Safeguard::FirstVerdict],
+        scenario: doubting,
+    },
+    UpdateMutant {
+        name: "fleet_unheld",
+        what: "an engine of a fleet installs before the verdict",
+        found_by: &["E4"],
+        off: &[Safeguard::FleetHold],
+        scenario: fleet,
+    },
+    UpdateMutant {
+        name: "unadmitted",
+        what: "an engine that starts or wakes serves what it has",
+        found_by: &["E4"],
+        off: &[Safeguard::AdmittedFirst],
+        scenario: waking,
+    },
+    UpdateMutant {
+        name: "first_worker_only+install_unfetched+content_unverified",
+        what: "workers install what has not come yet, and nobody looks",
+        found_by: &["E1"],
+        off: &[Safeguard::EveryWorker, Safeguard::WholeStaging, Safeguard::ContentVerified],
+        scenario: workers,
+    },
+    UpdateMutant {
+        name: "first_worker_only+resume_unready+torn_served",
+        what: "workers are resumed while they install, and serve",
+        found_by: &["E1"],
+        off: &[Safeguard::EveryWorker, Safeguard::ReadyResumed, Safeguard::WholeServed],
+        scenario: workers,
+    },
+];
+
+fn as_drawn(options: UpdateOptions) -> UpdateOptions {
+    options
+}
+
+/// Several workers, of different speed.
+fn workers(options: UpdateOptions) -> UpdateOptions {
+    let workers = options.workers.max(2);
+    UpdateOptions { workers, means: InstallMeans::Staged, ..options }
+        .with(UpdateFault::WorkerSlow, 8)
+}
+
+/// Steps fail often.
+fn failing(options: UpdateOptions) -> UpdateOptions {
+    UpdateOptions { failing: 60, ..options }
+}
+
+fn fleet(options: UpdateOptions) -> UpdateOptions {
+    let engines = options.engines.max(3);
+    UpdateOptions { fleet: true, means: InstallMeans::Staged, engines, ..options }
+}
+
+fn failing_fleet(options: UpdateOptions) -> UpdateOptions {
+    failing(fleet(options))
+}
+
+/// Drivers live beside their successors.
+fn split(options: UpdateOptions) -> UpdateOptions {
+    let options = fleet(options).with(UpdateFault::DriverSplit, 6).with(UpdateFault::EngineDies, 6);
+    options.with(UpdateFault::DriverSuspended, 4)
+}
+
+/// Caches must not outlive an update.
+fn unmixed(options: UpdateOptions) -> UpdateOptions {
+    UpdateOptions { mode: PauseMode::Keep { mixed: false }, ..options }
+}
+
+fn flipping(options: UpdateOptions) -> UpdateOptions {
+    options.with(UpdateFault::BitFlipped, 12)
+}
+
+/// Drivers die, and the register is out of reach.
+fn doubting(options: UpdateOptions) -> UpdateOptions {
+    let options = fleet(options).with(UpdateFault::DriverDies, 8).with(UpdateFault::LinkCut, 6);
+    options.with(UpdateFault::RegisterAway, 6).with(UpdateFault::DriverSuspended, 4)
+}
+
+/// Engines lose drivers, then the register, and soon give up.
+fn leaving(options: UpdateOptions) -> UpdateOptions {
+    let (lease, register_deadline) = (Span::from_millis(600), Span::from_millis(200));
+    let options = UpdateOptions { lease, register_deadline, ..fleet(options) };
+    let options = options.with(UpdateFault::DriverDies, 16).with(UpdateFault::LinkCut, 16);
+    options.with(UpdateFault::RegisterAway, 12)
+}
+
+fn waking(options: UpdateOptions) -> UpdateOptions {
+    fleet(options).with(UpdateFault::EngineDies, 6).with(UpdateFault::EngineSleeps, 6)
+}
