@@ -4,6 +4,7 @@ mod harshness;
 pub(crate) mod replay;
 mod report;
 mod scenario;
+mod updates;
 
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -38,6 +39,9 @@ pub(crate) struct Sim {
         "seeds", "first_seed", "require_coverage", "servers", "call_deadline", "fault_rate", "harsh",
     ])]
     scenario: Option<PathBuf>,
+    /// Play worlds of engine updates instead: inference engines that take new versions in
+    #[arg(long, conflicts_with_all = ["scenario", "servers", "call_deadline", "fault_rate", "harsh"])]
+    updates: bool,
     #[command(flatten)]
     harsh: Harsh,
     /// Print JSON
@@ -59,6 +63,9 @@ impl Sim {
 pub(crate) fn run(arguments: &Sim) -> anyhow::Result<()> {
     if let Some(file) = &arguments.scenario {
         return scenario::run(file, arguments.json);
+    }
+    if arguments.updates {
+        return updates::run(arguments);
     }
     play_seeds(arguments)
 }

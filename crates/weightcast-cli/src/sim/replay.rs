@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 use weightcast_protocol::limits::RECORDING_BYTES;
 use weightcast_protocol::recording::Recording;
-use weightcast_sim::{Retelling, RetoldEnd, Story, replay, retell};
+use weightcast_sim::{Retelling, RetoldEnd, Story, UpdateOptions, replay, retell, tell_updates};
 
 use super::harshness::Harsh;
 
@@ -31,6 +31,9 @@ pub(crate) struct Replay {
     /// Up to this step
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     to: u64,
+    /// The seed is one of a world of engine updates (`sim --updates`)
+    #[arg(long, conflicts_with_all = ["from", "to", "servers", "call_deadline", "fault_rate", "harsh"])]
+    updates: bool,
     #[command(flatten)]
     harsh: Harsh,
     /// Print JSON
@@ -59,6 +62,7 @@ fn what(text: &str) -> Result<Replayed, String> {
 pub(crate) fn run(arguments: &Replay) -> i32 {
     let steps = arguments.from..=arguments.to;
     let told = match &arguments.what {
+        Replayed::World(seed) if arguments.updates => tell_world_of_updates(*seed, arguments.json),
         Replayed::World(seed) => tell_world(*seed, arguments, steps),
         Replayed::Recording(file) => tell_recording(file, arguments, steps),
     };
@@ -72,6 +76,11 @@ fn tell_world(seed: u64, arguments: &Replay, steps: RangeInclusive<u64>) -> anyh
     let options = arguments.harsh.harshness().options(seed);
     let (report, events) = replay(seed, &options);
     tell(&Story::of(&report, &options, &events, steps), arguments.json)?;
+    Ok(0)
+}
+
+fn tell_world_of_updates(seed: u64, json: bool) -> anyhow::Result<i32> {
+    tell(&tell_updates(seed, &UpdateOptions::drawn(seed)).story(), json)?;
     Ok(0)
 }
 
