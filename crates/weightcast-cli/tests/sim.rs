@@ -113,3 +113,18 @@ fn a_story_is_told_line_by_line() {
     assert!(story.starts_with("seed 1\n") && story.contains("trainer-0/0"), "{story}");
     assert!(story.contains("opens") && story.contains("register"), "{story}");
 }
+
+#[test]
+fn worlds_of_engine_updates_are_played_and_told() {
+    let arguments = ["sim", "--updates", "--seeds", "20", "--first-seed", "7", "--json"];
+    let (report, status) = json(&arguments);
+    assert_eq!(status, Some(0), "{report}");
+    assert_eq!((&report["seeds"], &report["violations"]), (&20.into(), &serde_json::json!([])));
+    assert!(report["tokens"].as_u64().unwrap() > 10_000, "{report}");
+    assert!(report["outcomes"].as_object().unwrap().keys().any(|outcome| outcome.contains("new")));
+    assert_eq!(without_time(report), without_time(json(&arguments).0));
+    let told = weightcast(&["replay", "--updates", "7"]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let story = String::from_utf8_lossy(&told.stdout);
+    assert!(["fetch", "install", "resume"].iter().all(|step| story.contains(step)), "{story}");
+}
