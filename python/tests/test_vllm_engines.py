@@ -10,9 +10,9 @@ from weightcast.adapters.engine import EngineState
 
 torch = pytest.importorskip("torch")
 
+from weightcast.adapters.engine.engines import TRIES, Engines  # noqa: E402
+from weightcast.adapters.engine.sources import Copied, InPlace, source_of  # noqa: E402
 from weightcast.adapters.vllm import HTTPEngine  # noqa: E402
-from weightcast.adapters.vllm.engines import TRIES, Engines  # noqa: E402
-from weightcast.adapters.vllm.sources import Copied, InPlace, source_of  # noqa: E402
 
 STEPS = ("start_weight_update", "update_weights", "pause", "finish_weight_update", "resume")
 

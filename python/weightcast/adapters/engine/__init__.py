@@ -2,6 +2,13 @@
 
 - `settings`: what an engine is told about the job
 - `shard`: one worker of an engine: fetches a version, installs the version, says what the engine holds
+
+And what a trainer does with live engines (import these where they are used: some need torch):
+
+- `http`: the routes of an engine's server
+- `engines`: several engines, updated together
+- `sources`: what a trainer publishes
+- `trainer`: publishes, and has the engines follow
 """
 
 from .settings import Settings

@@ -10,15 +10,16 @@ from ... import _core
 
 log = logging.getLogger("weightcast")
 
-#: Seconds until an engine is asked how far it is, the first time and at most.
-FIRST_LOOK, LAST_LOOK = 0.002, 0.1
+#: Seconds until an engine is asked how far it is, the first time and at most. A client may have `looks`
+#: of its own.
+LOOKS = (0.002, 0.1)
 #: How often installing is tried: the fetched version stays beside the parameters.
 TRIES = 2
 
 
 class Engines:
-    """One or more engines, each a client with the methods of vLLM's `VLLMWeightSyncClient`; `pause`,
-    `resume` and `states`, if it has them, are used too."""
+    """One or more engines, each a client with the methods of vLLM's `VLLMWeightSyncClient`, whichever
+    engine it talks to; `pause`, `resume` and `states`, if it has them, are used too."""
 
     def __init__(self, clients: Iterable[Any]) -> None:
         self._clients = list(clients)
@@ -105,8 +106,14 @@ def _abandon(client: Any) -> None:
 def _fetch(client: Any, version: int, deadline: float) -> None:
     background = hasattr(client, "states")
     client.update_weights({"version": version, "wait": not background, "deadline": deadline})
-    end, pause = time.monotonic() + deadline, FIRST_LOOK
-    while background:
+    if background:
+        _await_fetched(client, version, deadline)
+
+
+def _await_fetched(client: Any, version: int, deadline: float) -> None:
+    pause, most = getattr(client, "looks", LOOKS)
+    end = time.monotonic() + deadline
+    while True:
         states = client.states()
         failed = [state.failed for state in states if state.failed is not None]
         if failed:
@@ -119,7 +126,7 @@ def _fetch(client: Any, version: int, deadline: float) -> None:
                 "`weightcast why` tells what its replica waits for"
             )
         time.sleep(pause)
-        pause = min(2 * pause, LAST_LOOK)
+        pause = min(2 * pause, most)
 
 
 def _install(client: Any, version: int) -> Exception | None:

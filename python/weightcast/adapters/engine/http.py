@@ -1,0 +1,125 @@
+"""An engine's HTTP routes as its trainer calls them."""
+
+import ipaddress
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from ... import _core
+
+#: Seconds without an answer after which a server is asked whether it is well.
+LOOK = 2.0
+
+
+#: How much of an answer that says no is read, and how much of that an error tells.
+READ, TOLD = 1 << 20, 4096
+
+
+class Refused(_core.WeightcastError):
+    """The server said no; `said` is what it answered."""
+
+    def __init__(self, route: str, code: int, said: str) -> None:
+        super().__init__(f"{route}: {code}: {said[:TOLD]}")
+        self.said = said
+
+
+class Routes:
+    """The routes of one server. Engines do not authenticate the routes that change their weights unless
+    told to: a plain `http` address beyond this host is therefore refused, unless `insecure` says that the
+    network is trusted.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        engine: str,
+        health: str,
+        hint: str,
+        headers: dict[str, str] | None,
+        timeout: float,
+        insecure: bool,
+    ) -> None:
+        """`engine` is the engine's name in errors; `health` a route that a server which is well answers
+        at any time; `hint` what to look at if nothing answers."""
+        url = urlsplit(base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise _core.Misuse(f"{base_url!r} is no http or https address of {engine} server")
+        if url.scheme == "http" and not insecure and not _loopback(url.hostname):
+            raise _core.Misuse(
+                f"{base_url}: the weight routes of {engine} server have no authentication, and this is not "
+                "loopback; put a proxy with TLS before the server, or pass insecure=True on a network that "
+                "is trusted"
+            )
+        self.base_url = base_url.rstrip("/")
+        self._headers = {"Content-Type": "application/json", **(headers or {})}
+        self._timeout, self._health, self._hint = timeout, health, hint
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer to a request. A server whose engine has died never answers some of them: while one
+        takes long, the server is asked whether it is well."""
+        asked: Future[Any] = Future()
+        # Nobody waits for a request that was given up: it ends by its own timeout.
+        Thread(target=_answer, args=(asked, self._send, method, path, body), daemon=True).start()
+        while not asked.done():
+            wait([asked], LOOK)
+            if not asked.done():
+                self._check_health(path)
+        return asked.result()
+
+    def _check_health(self, path: str) -> None:
+        try:
+            request = urllib.request.Request(f"{self.base_url}/{self._health}", headers=self._headers)
+            urllib.request.urlopen(request, timeout=LOOK).close()
+        except urllib.error.HTTPError as error:
+            raise _core.WeightcastError(
+                f"{self.base_url}/{path}: the engine has died (/{self._health}: {error.code}); restart it"
+            ) from None
+        except (urllib.error.URLError, ConnectionError) as error:
+            if not isinstance(getattr(error, "reason", None), TimeoutError):
+                raise _core.WeightcastError(
+                    f"{self.base_url}/{path}: the server has gone ({error}); restart it"
+                ) from None
+        except TimeoutError:
+            return  # busy
+
+    def _send(self, method: str, path: str, body: Any) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.base_url}/{path}", data, self._headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
+                return _content(answer)
+        except urllib.error.HTTPError as error:
+            said = error.read(READ).decode(errors="replace")
+            raise Refused(f"{self.base_url}/{path}", error.code, said) from None
+        except OSError as error:
+            raise _core.WeightcastError(f"{self.base_url}/{path}: {error}; {self._hint}") from None
+
+
+def _content(answer: Any) -> Any:
+    """JSON, or plain text of routes that answer with text."""
+    said = answer.read()
+    if answer.headers.get_content_type() == "application/json":
+        return json.loads(said)
+    return said.decode(errors="replace") or None
+
+
+def _answer(asked: "Future[Any]", send: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        asked.set_result(send(*arguments))
+    except BaseException as error:
+        asked.set_exception(error)
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

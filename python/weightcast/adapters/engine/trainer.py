@@ -1,0 +1,116 @@
+"""The trainer's side of live engines: publishes weights, and has engines fetch and install them."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ... import _core
+from ...handle import Handle, open
+from .engines import Engines
+from .settings import Settings
+from .sources import Rules, source_of
+
+
+@dataclass(kw_only=True)
+class TrainerSettings:
+    """How a trainer publishes, and what its engines are told."""
+
+    #: The reference server; by default `WEIGHTCAST_SERVER`. Engines are told the same one.
+    server: str | None = None
+    #: The model's name in the job.
+    model: str = "policy"
+    #: The name of the trainer's replica.
+    name: str = "trainer"
+    #: `Settings` of the engines, but for `model`, `server` and `catalog`.
+    engine: dict[str, Any] = field(default_factory=dict)
+    #: How an engine is paused for installing, if its client can pause it: one of the engine's own modes.
+    pause: str = "abort"
+    #: Changes the layout before it is registered: FP8 on the way, say.
+    rules: Rules | None = None
+    #: Seconds that a fetch may take, and every other step.
+    deadline: float = 300.0
+
+
+class Publisher:
+    """Publishes a trainer's weights, and has engines fetch and install them.
+
+    Engines fetch while they generate (with staged landing), and are paused only to install. Every rank
+    makes one and calls `send`; rank 0 talks to the engines.
+    """
+
+    def __init__(self, settings: TrainerSettings, *, rank: int, clients: Any, source: Any) -> None:
+        """Joins the job, and on rank 0 has the engines join: `clients` is one, or a list of several.
+        `source` is a torch module (published where it lies), or a `WeightSource` in vLLM's form."""
+        if source is None:
+            raise _core.Misuse("source is missing: a torch module, or a vLLM WeightSource")
+        self._settings, self._rank = settings, rank
+        several = isinstance(clients, list | tuple)
+        self._engines = Engines(clients if several else [clients])
+        #: The version published last.
+        self.version = 0
+        self._staged = settings.engine.get("landing", "staged") == "staged"
+        self._weights = source_of(source, rank)
+        self._handle: Handle | None = None
+        if self._weights.publishes:
+            self._handle = self._registered()
+        if rank == 0:
+            self._engines.join(self._engine_settings())
+
+    def _registered(self) -> Handle:
+        settings = self._settings
+        handle = open(
+            settings.model,
+            self._weights.replica(settings.name),
+            role="trainer",
+            epoch="new",
+            server=settings.server,
+        )
+        layout = self._weights.layout()
+        if settings.rules is not None:
+            settings.rules(layout)
+        handle.register(layout, deadline=settings.deadline)
+        return handle
+
+    def _engine_settings(self) -> dict[str, Any]:
+        own = self._settings
+        settings = Settings(**{"model": own.model, "server": own.server, **own.engine})
+        if settings.catalog is None and own.rules is None and not settings.prefix:
+            listed = self._weights.catalog()
+            settings.catalog = {name: [list(e.shape), e.dtype] for name, e in listed.items()}
+        return asdict(settings)
+
+    def send(self, version: int | None = None) -> int:
+        """Publishes the weights as `version` (by default the next one), has the engines fetch and
+        install them, and returns the version. When it returns or raises, the weights may be changed."""
+        self.version = self.version + 1 if version is None else version
+        self._weights.refresh()
+        if self._handle is None:
+            return self.version
+        self._handle.publish(self.version, deadline=self._settings.deadline)
+        try:
+            if self._rank == 0:
+                self._update_engines(self.version)
+        finally:
+            # The others wait here for rank 0, which waits for the engines.
+            self._handle.unpublish(deadline=2 * self._settings.deadline)
+        return self.version
+
+    def _update_engines(self, version: int) -> None:
+        settings, engines = self._settings, self._engines
+        engines.begin()
+        try:
+            if self._staged:
+                engines.fetch(version, deadline=settings.deadline)
+        except BaseException:
+            engines.abandon()
+            raise
+        engines.pause(settings.pause)
+        if not self._staged:
+            # A failure leaves engines empty: they stay paused until an update succeeds.
+            engines.fetch_in_place(version, deadline=settings.deadline)
+        engines.install(version)
+
+    def close(self) -> None:
+        """Leaves the job."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            handle.close()
