@@ -53,7 +53,15 @@ class Publisher:
         if self._weights.publishes:
             self._handle = self._registered()
         if rank == 0:
+            self._join_engines()
+
+    def _join_engines(self) -> None:
+        try:
             self._engines.join(self._engine_settings())
+        except BaseException:
+            # Whoever tries again does so under the same name.
+            self.close()
+            raise
 
     def _registered(self) -> Handle:
         settings = self._settings

@@ -1,4 +1,7 @@
-"""Layouts of live SGLang models, on one rank each.
+"""SGLang: layouts of its models, and its updates of weights over weightcast.
+
+An engine is started with `--custom-weight-loader weightcast.adapters.sglang.load`; its trainer uses
+`SGLangTrainer` and `SGLangEngine`. Without these, one rank at a time:
 
     live = weightcast.adapters.sglang.read(model, catalog)
     handle.register(live.layout(stage=True))
@@ -6,6 +9,21 @@
         live.finish()
 """
 
-from .model import read
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["read"]
+from .http import SGLangEngine
+from .model import read
+from .trainer import SGLangTrainer, TrainerInfo
+
+if TYPE_CHECKING:
+    from .loader import load
+
+__all__ = ["SGLangEngine", "SGLangTrainer", "TrainerInfo", "load", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "load":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .loader import load  # imports SGLang, which a trainer need not have
+
+    return load

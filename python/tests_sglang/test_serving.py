@@ -1,0 +1,253 @@
+"""SGLang's HTTP server follows a trainer: pause, begin, bytes, end, version, continue."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import weightcast as wc
+from tests_vllm.live.weights import Held
+from tests_vllm.rules import Rules
+from tests_vllm.trainer import checkpoint
+from weightcast.adapters.engine import EngineShard
+from weightcast.adapters.sglang import SGLangEngine, SGLangTrainer, TrainerInfo
+from weightcast.adapters.sglang.request import LOADER, payload
+
+from .configs import config
+from .serving import Served, engine
+from .test_conformance import DERIVED
+
+FAMILIES = ("qwen3", "qwen3_moe", "deepseek_v3")
+
+
+class Rig:
+    """A trainer and an SGLang server of one family, and the reference server between them."""
+
+    def __init__(self, family: str, directory: Path) -> None:
+        self.config = config(family, random.Random(family))
+        self.catalog = Rules(self.config, directory).catalog()
+        #: Loads by itself what the engine gets from its trainer. Built first: building publishes anew.
+        self._other = self.built()
+        self.model = self.built()
+        self.served = Served(engine.runtime_context.get_server_args(), self.model)
+        self.client = SGLangEngine(self.served.url, timeout=20.0)
+        self.job = wc.serve(lease=2.0)
+        self.trained = Held(self.values(1))
+        self.joined = False
+
+    def built(self) -> torch.nn.Module:
+        """A model as an engine has loaded it."""
+        model = engine.build(self.config, tp=1, rank=0, custom_weight_loader=[LOADER])
+        model.load_weights(self.values(0).items())
+        return model
+
+    def values(self, version: int) -> dict[str, torch.Tensor]:
+        return checkpoint(self.catalog, version)
+
+    def trainer(self, **more: Any) -> SGLangTrainer:
+        self.joined = True
+        info = TrainerInfo(server=self.job.address, deadline=10.0, **more)
+        return SGLangTrainer(info, client=self.client, source=self.trained)
+
+    def holds(self, version: int) -> bool:
+        """Whether the engine's parameters, and what is derived from them, are to the bit those that the
+        model's own `load_weights` makes of a checkpoint."""
+        self._other.load_weights(self.values(version).items())
+        own, expected = state(self.model), state(self._other)
+        return own.keys() == expected.keys() and all(torch.equal(own[n], expected[n]) for n in expected)
+
+    @property
+    def generates(self) -> bool:
+        return not self.served.tokenizer.is_pause and not self.served.engine._engine_paused
+
+    def stop(self) -> None:
+        if self.served.engine.alive and self.joined:
+            self.client.leave()
+        self.served.stop()
+        self.job.close()
+
+
+def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    derived = {
+        f"{name}.{which}": getattr(module, which)
+        for name, module in model.named_modules()
+        for which in DERIVED
+        if getattr(module, which, None) is not None
+    }
+    return dict(model.named_parameters()) | derived
+
+
+@pytest.fixture
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(getattr(request, "param", "qwen3"), tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("rig", FAMILIES, indirect=True)
+def test_an_engine_follows_its_trainer(rig: Rig) -> None:
+    assert rig.holds(0)
+    trainer = rig.trainer()
+    for version in (1, 2):
+        rig.trained.become(rig.values(version))
+        assert trainer.send_weights() == version
+        assert rig.holds(version)
+        assert rig.client.weight_version() == str(version)
+        assert rig.generates
+    trainer.shutdown()
+    assert [s.installed for s in rig.client.states()] == [2]
+
+
+def test_latent_attention_is_derived_anew(rig: Rig) -> None:
+    """What `holds` compares in a DeepSeek is there, and in no other family."""
+    assert not any(name.endswith(DERIVED) for name in state(rig.model))
+    deepseek = engine.build(config("deepseek_v3", random.Random(0)), tp=1, rank=0)
+    deepseek.post_load_weights()
+    assert any(name.endswith(DERIVED) for name in state(deepseek))
+
+
+@pytest.mark.parametrize("mode", ["abort", "retract", "in_place"])
+def test_modes_of_pausing(rig: Rig, mode: str) -> None:
+    """The cache goes in every mode in which nothing that it is needed for goes on."""
+    trainer = rig.trainer(pause=mode)
+    trainer.send_weights()
+    assert rig.holds(1) and rig.generates
+    assert rig.served.engine.flushed == (0 if mode == "in_place" else 1)
+    assert bool(rig.served.engine.aborted) == (mode == "abort")
+    trainer.shutdown()
+
+
+def test_the_protocol_of_an_update(rig: Rig) -> None:
+    """In SGLang's own order: nothing is installed but between pause and continue, in a session."""
+    trainer = rig.trainer(pause="retract")
+    heard = rig.served.engine.heard
+    heard.clear()
+    trainer.send_weights()
+    session = ["BeginWeightUpdate", "UpdateWeightsFromTensor", "EndWeightUpdate"]
+    install = ["PauseGeneration", *session, "FlushCache", "UpdateWeightVersion", "ContinueGeneration"]
+    assert heard[-len(install) :] == install
+    quiet = ["PauseGeneration", *session, "ContinueGeneration"]
+    asked = heard[: -len(install)]
+    assert len(asked) >= 3 * len(quiet), "begin, fetch, and how far that is"
+    assert asked == quiet * (len(asked) // len(quiet))
+    trainer.shutdown()
+
+
+def test_a_fetch_that_fails_leaves_the_engine_as_it_was(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = rig.trainer()
+    trainer.send_weights()
+    rig.trained.become(rig.values(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineShard, "_bring", failing("the network is gone"))
+        with pytest.raises(wc.WeightcastError, match="version 2 was not fetched: the network is gone"):
+            trainer.send_weights()
+    assert rig.holds(1) and rig.generates and rig.client.weight_version() == "1"
+    trainer.send_weights()
+    assert rig.holds(2) and rig.generates and rig.client.weight_version() == "3"
+    trainer.shutdown()
+
+
+def test_an_install_that_fails_once_is_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = rig.trainer()
+    install = EngineShard.install
+    tries = []
+
+    def once(shard: EngineShard) -> int:
+        tries.append(shard)
+        return failing("halfway")() if len(tries) == 1 else install(shard)
+
+    monkeypatch.setattr(EngineShard, "install", once)
+    trainer.send_weights()
+    assert len(tries) == 2 and rig.holds(1) and rig.generates
+    trainer.shutdown()
+
+
+def test_an_install_that_fails_leaves_the_engine_paused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until an update succeeds, of the same trainer or of another one: nothing else has it go on."""
+    trainer = rig.trainer()
+    with monkeypatch.context() as patch:
+        patch.setattr("weightcast.adapters.live.layout.LiveLayout.finish", failing("halfway"))
+        with pytest.raises(wc.WeightcastError, match="halfway"):
+            trainer.send_weights()
+    assert rig.served.tokenizer.is_pause and rig.served.engine.alive
+    trainer.shutdown()
+    rig.client = SGLangEngine(rig.served.url, timeout=20.0)
+    successor = rig.trainer(name="successor")
+    assert rig.client.states()[0].incomplete and rig.served.tokenizer.is_pause
+    successor.send_weights(version=2)
+    assert rig.holds(1) and rig.generates and rig.client.weight_version() == "2"
+    successor.shutdown()
+
+
+def test_a_session_that_a_lost_trainer_left_open_is_closed(rig: Rig) -> None:
+    trainer = rig.trainer()
+    rig.client.ask("POST", "pause_generation", {"mode": "in_place"})
+    rig.client.ask("POST", "begin_weight_update", {})
+    trainer.send_weights()
+    assert rig.holds(1) and rig.generates
+    trainer.shutdown()
+
+
+def test_an_engine_that_was_started_again_says_so(rig: Rig) -> None:
+    trainer = rig.trainer()
+    rig.client.leave()
+    with pytest.raises(wc.WeightcastError, match="has not joined a job"):
+        trainer.send_weights()
+    assert rig.generates
+    trainer.shutdown()
+
+
+def test_names_that_do_not_match_are_refused_at_joining(rig: Rig) -> None:
+    rig.trained.register_parameter("stranger", torch.nn.Parameter(torch.zeros(3)))
+    with pytest.raises(wc.WeightcastError, match="stranger"):
+        rig.trainer()
+    assert rig.served.engine.alive and rig.generates and rig.holds(0)
+
+
+def test_engines_that_cannot_follow_are_refused(rig: Rig) -> None:
+    with engine.runtime_context.get_spec().override(speculative_algorithm="EAGLE"):
+        with pytest.raises(wc.WeightcastError, match="draft='stale'"):
+            rig.trainer()
+        rig.trainer(engine={"draft": "stale"}).shutdown()
+    rig.client.leave()
+    with engine.runtime_context.get_exec().moe.override(enable_eplb=True):
+        with pytest.raises(wc.WeightcastError, match="without EPLB"):
+            rig.trainer()
+
+
+def test_a_server_without_the_loader_is_refused(rig: Rig) -> None:
+    """SGLang ends an engine that is asked for a loader it does not know."""
+    engine.build(rig.config, tp=1, rank=0)
+    rig.served.tokenizer.server_args = engine.runtime_context.get_server_args()
+    client = SGLangEngine(rig.served.url)
+    with pytest.raises(wc.Misuse, match=f"--custom-weight-loader {LOADER}"):
+        client.init_weight_transfer_engine({})
+    with pytest.raises(wc.Misuse, match="call init_weight_transfer_engine first"):
+        client.start_weight_update()
+
+
+def test_what_is_asked_passes_through_the_request() -> None:
+    """SGLang's own reading of a payload, which lets no code through."""
+    from sglang.srt.utils.common import MultiprocessingSerializer
+
+    ((name, tensor),) = MultiprocessingSerializer.deserialize(payload("fetch", version=3, note="ü" * 300))
+    assert name == '{"do": "fetch", "version": 3, "note": "' + "\\u00fc" * 300 + '"}'
+    assert tensor.dtype == torch.uint8 and tensor.numel() == 0
+
+
+def test_addresses_are_for_loopback() -> None:
+    with pytest.raises(wc.Misuse, match="no authentication"):
+        SGLangEngine("http://10.0.0.1:30000")
+    SGLangEngine("http://10.0.0.1:30000", insecure=True)
+    with pytest.raises(wc.Misuse, match="no http or https address"):
+        SGLangEngine("10.0.0.1:30000")
+
+
+def failing(why: str) -> Any:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError(why)
+
+    return fail

@@ -1,0 +1,73 @@
+"""How the ranks of an SGLang engine say what became of what they were asked."""
+
+import functools
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
+from sglang.srt.runtime_context import get_parallel
+
+from .request import LOADER
+
+#: Bytes that a rank's report has, and characters of an error in it.
+SIZE, TOLD = 8192, 2000
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one rank says."""
+
+    #: Why it did not do what was asked, if it did not.
+    error: str | None
+    #: `EngineState` of the rank, once it has joined a job.
+    state: dict[str, Any] | None
+
+
+#: The answer to the request that is being handled: whether all ranks did it, and their reports.
+_answer: tuple[bool, str] = (True, "")
+
+
+def gathered(own: Report) -> None:
+    """Makes the reports of all tensor-parallel ranks the answer. All ranks call: SGLang hears only the
+    first one, and takes its loader's return for success."""
+    global _answer
+    reports = [json.loads(text) for text in _exchange(json.dumps(asdict(_short(own))))]
+    _answer = all(report["error"] is None for report in reports), json.dumps({"ranks": reports})
+
+
+def watch_updates() -> None:
+    """Wraps, once, SGLang's method that calls custom loaders: it answers with what `gathered` got. The
+    first call of a process is answered as SGLang does it."""
+    inner = WeightUpdater.update_weights_from_tensor
+    if hasattr(inner, "answers_for_weightcast"):
+        return
+
+    @functools.wraps(inner)
+    def outer(self: Any, named_tensors: Any, load_format: str | None = None) -> Any:
+        done = inner(self, named_tensors, load_format)
+        return _answer if done[0] and load_format == LOADER else done
+
+    outer.answers_for_weightcast = True  # type: ignore[attr-defined]
+    WeightUpdater.update_weights_from_tensor = outer
+
+
+def _short(report: Report) -> Report:
+    def cut(text: str | None) -> str | None:
+        return None if text is None else text[:TOLD]
+
+    state = report.state and {k: cut(v) if isinstance(v, str) else v for k, v in report.state.items()}
+    return Report(cut(report.error), state)
+
+
+def _exchange(text: str) -> list[str]:
+    """The texts of all ranks, in rank order. They travel as bytes: SGLang's own exchange of objects
+    would pickle them."""
+    group = get_parallel().tp_group.cpu_group
+    own = torch.zeros(SIZE, dtype=torch.uint8)
+    data = bytearray(text.encode())
+    own[: len(data)] = torch.frombuffer(data, dtype=torch.uint8)
+    parts = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size(group))]
+    torch.distributed.all_gather(parts, own, group=group)
+    return [bytes(part.tolist()).rstrip(b"\0").decode() for part in parts]
