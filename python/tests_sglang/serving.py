@@ -36,7 +36,7 @@ from sglang.srt.utils.aio_rwlock import RWLock  # noqa: E402
 from sglang.utils import TypeBasedDispatcher  # noqa: E402
 from torch import nn  # noqa: E402
 
-__all__ = ["Served", "engine"]
+__all__ = ["Served", "WeightUpdater", "engine"]
 
 
 class Worker:

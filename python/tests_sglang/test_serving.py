@@ -17,8 +17,11 @@ from weightcast.adapters.sglang import SGLangEngine, SGLangTrainer, TrainerInfo
 from weightcast.adapters.sglang.request import LOADER, payload
 
 from .configs import config
-from .serving import Served, engine
+from .serving import Served, WeightUpdater, engine
 from .test_conformance import DERIVED
+
+#: SGLang's own, as it is before the first call.
+UNWATCHED = WeightUpdater.update_weights_from_tensor
 
 FAMILIES = ("qwen3", "qwen3_moe", "deepseek_v3")
 
@@ -90,6 +93,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
 @pytest.mark.parametrize("rig", FAMILIES, indirect=True)
 def test_an_engine_follows_its_trainer(rig: Rig) -> None:
     assert rig.holds(0)
+    WeightUpdater.update_weights_from_tensor = UNWATCHED
     trainer = rig.trainer()
     for version in (1, 2):
         rig.trained.become(rig.values(version))
@@ -191,11 +195,16 @@ def test_a_session_that_a_lost_trainer_left_open_is_closed(rig: Rig) -> None:
     trainer.shutdown()
 
 
-def test_an_engine_that_was_started_again_says_so(rig: Rig) -> None:
+def test_an_engine_that_was_started_again_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = rig.trainer()
     rig.client.leave()
     with pytest.raises(wc.WeightcastError, match="has not joined a job"):
         trainer.send_weights()
+    # A new process has loaded nothing of weightcast's before it is asked.
+    with monkeypatch.context() as patch:
+        patch.setattr(WeightUpdater, "update_weights_from_tensor", UNWATCHED)
+        with pytest.raises(wc.WeightcastError, match="was started again"):
+            trainer.send_weights()
     assert rig.generates
     trainer.shutdown()
 

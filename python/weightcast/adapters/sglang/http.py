@@ -159,10 +159,12 @@ class SGLangEngine(Routes):
             said = self.ask("POST", "update_weights_from_tensor", body)
         except Refused as refused:
             self._decline(do, refused)
-        if said["message"] == UNWATCHED:
-            # The first call of this process: its parameters are the engine's own.
-            return []
-        return _states(_ranks(said["message"]))
+        if said["message"] != UNWATCHED:
+            return _states(_ranks(said["message"]))
+        # The first call of this process: its parameters are the engine's own.
+        if do != "watch":
+            raise Declined(f"{self.base_url}: the engine was started again; have it join the job", [])
+        return []
 
     def _decline(self, do: str, refused: Refused) -> NoReturn:
         try:
