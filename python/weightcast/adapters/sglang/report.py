@@ -11,8 +11,8 @@ from sglang.srt.runtime_context import get_parallel
 
 from .request import LOADER
 
-#: Bytes that a rank's report has, and characters of an error in it.
-SIZE, TOLD = 8192, 2000
+#: Bytes that a rank's report has.
+SIZE = 8192
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def gathered(own: Report) -> None:
     """Makes the reports of all tensor-parallel ranks the answer. All ranks call: SGLang hears only the
     first one, and takes its loader's return for success."""
     global _answer
-    reports = [json.loads(text) for text in _exchange(json.dumps(asdict(_short(own))))]
+    reports = [json.loads(text) for text in _exchange(_fitting(own))]
     _answer = all(report["error"] is None for report in reports), json.dumps({"ranks": reports})
 
 
@@ -53,12 +53,18 @@ def watch_updates() -> None:
     WeightUpdater.update_weights_from_tensor = outer
 
 
-def _short(report: Report) -> Report:
-    def cut(text: str | None) -> str | None:
-        return None if text is None else text[:TOLD]
+def _fitting(report: Report) -> str:
+    """A report as JSON, its texts cut until there is room for it."""
+    longest = SIZE
+    while len(text := json.dumps(_cut(asdict(report), longest))) > SIZE:
+        longest //= 2
+    return text
 
-    state = report.state and {k: cut(v) if isinstance(v, str) else v for k, v in report.state.items()}
-    return Report(cut(report.error), state)
+
+def _cut(value: Any, longest: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(each, longest) for key, each in value.items()}
+    return value[:longest] if isinstance(value, str) else value
 
 
 def _exchange(text: str) -> list[str]:

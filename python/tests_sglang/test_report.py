@@ -1,0 +1,37 @@
+"""The reports of several ranks, each a process of its own: SGLang hears the first one alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import engine
+
+RANKS = 2
+LONG = "ü" * 20_000
+
+
+def rank(at: int, directory: str) -> None:
+    """One tensor-parallel rank: the second one fails, with more to say than a report has room for."""
+    from weightcast.adapters.sglang import report
+
+    torch.distributed.init_process_group("gloo", f"file://{directory}/meeting", rank=at, world_size=RANKS)
+    group: Any = type("Group", (), {"cpu_group": torch.distributed.group.WORLD})()
+    engine.runtime_context.get_parallel().override_permanently(tp_group=group)
+    error = LONG if at == 1 else None
+    report.gathered(report.Report(error, {"installed": at, "incomplete": error, "failed": error}))
+    (Path(directory) / str(at)).write_text(json.dumps(report._answer))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def test_an_error_of_any_rank_is_the_answer(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(rank, (str(tmp_path),), nprocs=RANKS)
+    done, message = json.loads((tmp_path / "0").read_text())
+    assert not done
+    assert json.loads((tmp_path / "1").read_text()) == [done, message]
+    first, second = json.loads(message)["ranks"]
+    assert first == {"error": None, "state": {"installed": 0, "incomplete": None, "failed": None}}
+    assert second["state"]["installed"] == 1
+    assert len(second["error"]) > 100 and LONG.startswith(second["error"])
