@@ -154,6 +154,35 @@ def test_a_fetch_that_fails_leaves_the_engine_as_it_was(rig: Rig, monkeypatch: p
     trainer.shutdown()
 
 
+def test_bytes_that_land_in_place(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is paused for the fetch as well; one that fails leaves the engine empty, and paused."""
+    trainer = rig.trainer(engine={"landing": "in_place"})
+    trainer.send_weights()
+    assert rig.holds(1) and rig.generates
+    with monkeypatch.context() as patch:
+        patch.setattr("weightcast.handle.Handle.update", failing("the network is gone"))
+        with pytest.raises(wc.WeightcastError, match="the network is gone"):
+            trainer.send_weights()
+    assert rig.served.tokenizer.is_pause
+    rig.trained.become(rig.values(3))
+    trainer.send_weights()
+    assert rig.holds(3) and rig.generates
+    trainer.shutdown()
+
+
+def test_a_question_that_fails_leaves_the_engine_paused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows then what the engine holds; the next update finds out."""
+    trainer = rig.trainer()
+    with monkeypatch.context() as patch:
+        patch.setattr(SGLangEngine, "_load", failing("no answer"))
+        with pytest.raises(RuntimeError, match="no answer"):
+            trainer.send_weights()
+    assert rig.served.tokenizer.is_pause
+    trainer.send_weights()
+    assert rig.holds(1) and rig.generates
+    trainer.shutdown()
+
+
 def test_an_install_that_fails_once_is_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = rig.trainer()
     install = EngineShard.install
@@ -256,7 +285,7 @@ def test_addresses_are_for_loopback() -> None:
 
 
 def failing(why: str) -> Any:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError(why)
 
     return fail

@@ -1,6 +1,7 @@
 """An SGLang server as its trainer sees it, over the routes that SGLang has for reinforcement learning."""
 
 import json
+import logging
 import secrets
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -9,6 +10,8 @@ from ... import _core
 from ..engine import EngineState
 from ..engine.http import Refused, Routes
 from .request import LOADER, payload
+
+log = logging.getLogger("weightcast")
 
 #: Seconds that a server may take to empty its cache, once its requests have ended.
 FLUSHING = 30
@@ -125,6 +128,9 @@ class SGLangEngine(Routes):
         except Declined as error:
             if _whole(error.states):
                 self.resume()
+            raise
+        except Exception:
+            log.warning("%s: nobody knows what the engine holds: paused until an update", self.base_url)
             raise
         if _whole(states):
             self.resume()
