@@ -134,6 +134,11 @@ class Engine:
             said = self.handlers[type(request)](request)
             if said is not None:
                 answer(said)
+            self._asked.task_done()
+
+    def settle(self) -> None:
+        """Waits until all has been handled: SGLang answers pauses before the scheduler hears of them."""
+        self._asked.join()
 
     @property
     def alive(self) -> bool:

@@ -64,6 +64,7 @@ class Rig:
 
     @property
     def generates(self) -> bool:
+        self.served.engine.settle()
         return not self.served.tokenizer.is_pause and not self.served.engine._engine_paused
 
     def stop(self) -> None:
@@ -128,8 +129,10 @@ def test_the_protocol_of_an_update(rig: Rig) -> None:
     """In SGLang's own order: nothing is installed but between pause and continue, in a session."""
     trainer = rig.trainer(pause="retract")
     heard = rig.served.engine.heard
+    rig.served.engine.settle()
     heard.clear()
     trainer.send_weights()
+    rig.served.engine.settle()
     session = ["BeginWeightUpdate", "UpdateWeightsFromTensor", "EndWeightUpdate"]
     install = ["PauseGeneration", *session, "FlushCache", "UpdateWeightVersion", "ContinueGeneration"]
     assert heard[-len(install) :] == install
