@@ -4,6 +4,7 @@ import json
 import random
 import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,22 @@ def test_loaders_that_cannot_be_followed_are_refused(how: Callable, message: str
         live(engine, computing(engine, "gate", lambda t: how(engine, t)))
     assert before == {name: p.data_ptr() for name, p in engine.named_parameters()}
     assert not engine.gate.any()
+
+
+def test_a_loader_that_runs_in_threads_of_its_own_is_refused_and_writes_nothing() -> None:
+    engine = Engine(0, 1)
+    devices = set()
+
+    def load(weights) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            for name, tensor in weights:
+                devices.add(tensor.device.type)
+                pool.submit(engine._load, name, tensor).result()
+
+    with pytest.raises(wc.Misuse, match="q: the engine's loader failed on it"):
+        live(engine, load)
+    assert devices == {"meta"}
+    assert all(not p.any() for n, p in engine.named_parameters() if n != "scale")
 
 
 def test_a_loader_that_repeats_elements_gets_the_tensor_itself() -> None:

@@ -35,7 +35,7 @@ fn what_is_not_given_is_as_the_help_says() {
         (&["layout"], "--rank", "0"),
         (&["plan"], "--replicas", "1"),
         (&["plan"], "--gpus-per-host", "8"),
-        (&["plan"], "--nic-gbps", "400"),
+        (&["plan"], "--machine", "host-tcp"),
         (&["plan"], "--budget", "1073741824"),
         (&["sim"], "--first-seed", "0"),
         (&["replay"], "--from", "0"),

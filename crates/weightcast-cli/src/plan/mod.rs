@@ -32,7 +32,7 @@ pub(crate) struct PlanArguments {
     /// Ranks, and NICs, of a host
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
     gpus_per_host: u64,
-    /// AssumedMachine whose figures predict the time: host-tcp, h100-tcp or h100-rdma (not built)
+    /// Machine whose figures predict the time: host-tcp, h100-tcp or h100-rdma (not built)
     #[arg(long, value_name = "NAME", default_value = AssumedMachine::ALL[0].name, value_parser = machine)]
     machine: AssumedMachine,
     /// Rate of a NIC, in gigabits a second, instead of the machine's

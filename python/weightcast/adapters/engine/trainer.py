@@ -98,9 +98,17 @@ class Publisher:
             if self._rank == 0:
                 self._update_engines(self.version)
         finally:
-            # The others wait here for rank 0, which waits for the engines.
-            self._handle.unpublish(deadline=2 * self._settings.deadline)
+            self._unpublish(self._handle)
         return self.version
+
+    def _unpublish(self, handle: Handle) -> None:
+        """Takes the version back once rank 0 is done with the engines."""
+        patience = 2 * self._settings.deadline
+        try:
+            # The first rank that unpublishes ends the version for engines: the others wait here for rank 0.
+            handle.list(deadline=patience)
+        finally:
+            handle.unpublish(deadline=patience)
 
     def _update_engines(self, version: int) -> None:
         settings, engines = self._settings, self._engines

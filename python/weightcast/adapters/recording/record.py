@@ -26,9 +26,10 @@ def record(
     """
     recorder = Recorder(targets)
     data = {name: (t, t.data) for name, t in targets.items()}
+    fed = recorder.feed(catalog, known)
     try:
         with torch.no_grad(), Watched(recorder, targets), recorder:
-            load(recorder.feed(catalog, known))
+            load(fed)
     except Refused:
         raise
     except Exception as error:

@@ -52,15 +52,23 @@ class Recorder(TorchDispatchMode):
         self, catalog: Mapping[str, Entry], known: Mapping[str, str]
     ) -> Iterator[tuple[str, torch.Tensor]]:
         """Marked tensors of all published ones that have a name in `known`, under that name, as
-        `load_weights` wants them."""
+        `load_weights` wants them.
+
+        To be called before the recorder is active: the tensors are made at once, on the meta device. A
+        loader that is not followed, as it runs in a thread of its own, then fails on them; it would write
+        elements of the CPU's into the engine."""
+        fed = []
         for name, entry in catalog.items():
-            if name not in known:
-                continue
-            self.feeding = name
-            dtype = DTYPES[entry.dtype]
-            marked = torch.empty(entry.shape, dtype=dtype, device="meta")
-            self._marked.put(marked, Mark(name, view(marked), (dtype,)))
-            yield known[name], marked
+            if name in known:
+                dtype = DTYPES[entry.dtype]
+                marked = torch.empty(entry.shape, dtype=dtype, device="meta")
+                self._marked.put(marked, Mark(name, view(marked), (dtype,)))
+                fed.append((name, known[name], marked))
+        return self._fed(fed)
+
+    def _fed(self, fed: list[tuple[str, str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+        for self.feeding, name, marked in fed:
+            yield name, marked
         self.feeding = None
 
     def mark_of(self, tensor: torch.Tensor) -> Mark | None:
