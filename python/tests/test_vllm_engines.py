@@ -2,6 +2,8 @@
 
 import itertools
 import random
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
 
 import pytest
 
@@ -200,3 +202,46 @@ def test_another_source_is_copied_on_rank_0() -> None:
         source.refresh()
     with pytest.raises(wc.Misuse, match="not int"):
         source_of(3, 0)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """A server whose answer has no end, and whose `/health` says that the engine has died."""
+
+    def do_GET(self) -> None:
+        well = self.path != "/health"
+        self.send_response(200 if well else 503)
+        self.end_headers()
+        try:
+            while well:
+                self.wfile.write(b" " * 65536)
+        except OSError:
+            pass
+
+    def do_POST(self) -> None:
+        asked.wait()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+asked = Event()
+
+
+@pytest.fixture
+def answering():
+    asked.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    asked.set()
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(answering: str) -> None:
+    with pytest.raises(wc.WeightcastError, match="more than 1048576 bytes"):
+        HTTPEngine(answering).weight_version()
+
+
+def test_an_engine_that_died_is_noticed_while_a_request_waits(answering: str) -> None:
+    with pytest.raises(wc.WeightcastError, match="the engine has died .*503.*; restart it"):
+        HTTPEngine(answering).pause()

@@ -14,9 +14,7 @@ from ... import _core
 
 #: Seconds without an answer after which a server is asked whether it is well.
 LOOK = 2.0
-
-
-#: How much of an answer that says no is read, and how much of that an error tells.
+#: Bytes of an answer that are read at most, and those of one that says no which an error tells.
 READ, TOLD = 1 << 20, 4096
 
 
@@ -93,7 +91,7 @@ class Routes:
         request = urllib.request.Request(f"{self.base_url}/{path}", data, self._headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
-                return _content(answer)
+                return _content(f"{self.base_url}/{path}", answer)
         except urllib.error.HTTPError as error:
             said = error.read(READ).decode(errors="replace")
             raise Refused(f"{self.base_url}/{path}", error.code, said) from None
@@ -101,9 +99,11 @@ class Routes:
             raise _core.WeightcastError(f"{self.base_url}/{path}: {error}; {self._hint}") from None
 
 
-def _content(answer: Any) -> Any:
+def _content(route: str, answer: Any) -> Any:
     """JSON, or plain text of routes that answer with text."""
-    said = answer.read()
+    said = answer.read(READ + 1)
+    if len(said) > READ:
+        raise _core.WeightcastError(f"{route}: an answer of more than {READ} bytes; is this the engine?")
     if answer.headers.get_content_type() == "application/json":
         return json.loads(said)
     return said.decode(errors="replace") or None
