@@ -1,6 +1,7 @@
 """One worker of a live engine: what its parameters hold after each step of an update, and after each failure."""
 
 import itertools
+from threading import current_thread
 
 import pytest
 
@@ -109,13 +110,69 @@ def test_names_that_do_not_match_are_an_error_before_the_first_version(job: Job)
 
 def test_a_fetch_in_the_background_ends_with_the_install(job: Job) -> None:
     engine = Engine()
-    shard = job.shard(engine)
+    shard = job.shard(engine, catalog=CATALOG)
     shard.fetch(1, wait=False)  # of a version that is still to come
     assert shard.state.fetched is None
     job.publish(1)
     assert shard.install() == 1 and engine.holds(1)
     with pytest.raises(wc.Misuse, match="land in place"):
         job.shard(Engine(), landing="in_place").fetch(1, wait=False)
+    shard.close()
+
+
+def test_a_layout_is_read_before_a_fetch_goes_to_the_background(job: Job) -> None:
+    """The engine's loader runs for that, on parameters that a forward pass must not see meanwhile."""
+    threads = set()
+    engine = Engine()
+    shard = job.shard(engine)
+    loader = engine.load_weights
+    engine.load_weights = lambda weights: threads.add(current_thread()) or loader(weights)
+    job.publish(1)
+    shard.fetch(1, wait=False)
+    assert shard.install() == 1 and engine.holds(1)
+    assert threads == {current_thread()}
+    shard.close()
+
+
+def test_a_fetch_takes_over_from_one_that_still_waits(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG)
+    job.publish(1)
+    shard.fetch(3, wait=False, deadline=0.5)  # which nobody publishes
+    shard.fetch(1, wait=False)
+    assert shard.install() == 1 and engine.holds(1)
+    assert shard.state.failed is None, "of the first one"
+    shard.close()
+
+
+def test_a_version_that_was_given_up_is_not_installed_on_waking(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG)
+    job.publish(1)
+    shard.fetch(1)
+    shard.install()
+    job.trainer.unpublish()
+    job.publish(2)
+    shard.fetch(2)
+    shard.discard()
+    shard.restore()
+    assert "discarded" in shard.state.incomplete and not engine.holds(2)
+    shard.fetch(2)
+    assert shard.install() == 2 and engine.holds(2)
+    shard.close()
+
+
+def test_a_worker_is_spoiled_until_all_have_installed(job: Job) -> None:
+    shard = job.shard(Engine(), catalog=CATALOG)
+    job.publish(1)
+    shard.begin()
+    shard.fetch(1)
+    shard.install()
+    shard.spoil("another worker failed")
+    with pytest.raises(wc.WeightcastError, match="another worker failed"):
+        shard.check_serving()
+    assert shard.install() == 1
+    shard.check_serving()
     shard.close()
 
 

@@ -22,8 +22,12 @@ STEPS = ("start_weight_update", "update_weights", "pause", "finish_weight_update
 class Client:
     """An engine that holds version 1, and fails its next `failures[step]` calls of a step."""
 
-    def __init__(self, failures: dict[str, int], *, halfway: bool = False, dead: bool = False) -> None:
-        self.failures, self.halfway, self.dead = dict(failures), halfway, dead
+    def __init__(
+        self, failures: dict[str, int], *, halfway: bool = False, dead: bool = False, lost: bool = False
+    ) -> None:
+        """`lost`: the answer of its next install is lost."""
+        self.failures, self.halfway, self.dead, self.lost = dict(failures), halfway, dead, lost
+        self.stamped = 1
         self.held, self.fetched, self.failed = 1, None, None
         self.incomplete = None
         self.serving = True
@@ -49,12 +53,22 @@ class Client:
         self.fetched = info["version"]
 
     def finish_weight_update(self, version: str) -> None:
+        if not self.active:
+            raise RuntimeError("finish without a start")
         try:
             self._come("finish_weight_update")
         except RuntimeError:
             self.incomplete = "halfway" if self.halfway else None
             raise
         self.held, self.fetched, self.incomplete, self.active = self.fetched, None, None, False
+        if self.lost:
+            self.lost = False
+            raise RuntimeError("no answer")
+        self.stamped = int(version)
+
+    def stamp(self, version: str) -> None:
+        self._come("stamp")
+        self.stamped = int(version)
 
     def pause(self, mode: str) -> None:
         self._come("pause")
@@ -79,7 +93,12 @@ def update(clients: list[Client], version: int) -> None:
     except BaseException:
         engines.abandon()
         raise
-    engines.pause("abort")
+    try:
+        engines.pause("abort")
+    except BaseException:
+        engines.abandon()
+        engines.resume()
+        raise
     engines.install(version)
 
 
@@ -121,14 +140,35 @@ def test_an_incomplete_engine_stays_paused() -> None:
     assert clients[1].serving and clients[1].held == 3
 
 
+def test_an_install_whose_answer_was_lost_counts() -> None:
+    clients = [Client({}, lost=True), Client({})]
+    update(clients, 2)
+    assert all(c.serving and c.held == c.stamped == 2 for c in clients)
+
+
+def test_an_engine_that_is_not_paused_stops_no_other() -> None:
+    clients = [Client({}), Client({"pause": 1}), Client({})]
+    with pytest.raises(RuntimeError, match="pause"):
+        update(clients, 2)
+    assert all(c.serving and c.held == 1 for c in clients)
+
+
+def test_an_engine_that_is_not_resumed_stops_no_other() -> None:
+    clients = [Client({"resume": 1}), Client({})]
+    with pytest.raises(wc.WeightcastError, match="1 of 2 engines"):
+        update(clients, 2)
+    assert [c.serving for c in clients] == [False, True]
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_no_engine_serves_beside_one_of_another_version(seed: int) -> None:
     draw = random.Random(seed)
     clients = [
         Client(
-            {step: draw.choice((0, 0, 0, 1, TRIES)) for step in STEPS[:2] + STEPS[3:4]},
+            {step: draw.choice((0, 0, 0, 0, 1, TRIES)) for step in STEPS},
             halfway=draw.random() < 0.5,
             dead=draw.random() < 0.1,
+            lost=draw.random() < 0.2,
         )
         for _ in range(draw.randint(1, 4))
     ]
@@ -138,7 +178,7 @@ def test_no_engine_serves_beside_one_of_another_version(seed: int) -> None:
         except (RuntimeError, wc.WeightcastError):
             pass
         alive = [c for c in clients if not c.dead and c.serving]
-        assert all(c.incomplete is None for c in alive)
+        assert all(c.incomplete is None and c.stamped == c.held for c in alive)
         held = {c.held for c in alive}
         assert len(held) <= 1, held
 
@@ -200,6 +240,13 @@ def test_another_source_is_copied_on_rank_0() -> None:
     source._source.extra["c"] = torch.ones(1)
     with pytest.raises(wc.LayoutMismatch, match="yields c"):
         source.refresh()
+    del source._source.extra["c"]
+    values["a"] = torch.ones(1)
+    with pytest.raises(wc.LayoutMismatch, match=r"yields a as \(1,\)"):
+        source.refresh()
+    del values["a"]
+    with pytest.raises(wc.LayoutMismatch, match="has not yielded a"):
+        source.refresh()
     with pytest.raises(wc.Misuse, match="not int"):
         source_of(3, 0)
 
@@ -218,6 +265,11 @@ class Answering(BaseHTTPRequestHandler):
             pass
 
     def do_POST(self) -> None:
+        if self.path == "/resume":
+            self.send_response(302)
+            self.send_header("Location", "http://127.0.0.1:1/")
+            self.end_headers()
+            return
         asked.wait()
 
     def log_message(self, *_: object) -> None: ...
@@ -245,3 +297,9 @@ def test_an_answer_without_end_is_not_read_to_its_end(answering: str) -> None:
 def test_an_engine_that_died_is_noticed_while_a_request_waits(answering: str) -> None:
     with pytest.raises(wc.WeightcastError, match="the engine has died .*503.*; restart it"):
         HTTPEngine(answering).pause()
+
+
+def test_no_redirect_is_followed_and_no_proxy_used(answering: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with pytest.raises(wc.WeightcastError, match="302"):
+        HTTPEngine(answering, headers={"Authorization": "Bearer key"}).resume()

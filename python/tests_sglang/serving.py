@@ -81,6 +81,8 @@ class Engine:
         self.kv_events_publisher = SimpleNamespace(publish_kv_events=lambda: None)
         #: What a test looks at.
         self.flushed, self.aborted = 0, 0
+        #: Whether there are requests in the queue.
+        self.waits = False
         self.heard: list[str] = []
         self.updater = SchedulerWeightUpdaterManager(
             tp_worker=Worker(model),
@@ -97,7 +99,7 @@ class Engine:
             io.BeginWeightUpdateReqInput: self.updater.begin_weight_update,
             io.EndWeightUpdateReqInput: self.updater.end_weight_update,
             io.UpdateWeightsFromTensorReqInput: self.updater.update_weights_from_tensor,
-            io.FlushCacheReqInput: lambda _: io.FlushCacheReqOutput(success=self._flush()),
+            io.FlushCacheReqInput: self._asked_to_flush,
             io.GetInternalStateReq: lambda _: io.GetInternalStateReqOutput(internal_state={}),
             io.AbortReq: self._abort,
         }
@@ -108,6 +110,12 @@ class Engine:
 
     def collect_inflight_reqs(self) -> set:
         return set()
+
+    def _asked_to_flush(self, asked: Any) -> Any:
+        """As SGLang's: whoever waits until the queue is empty, while generation is paused, waits in vain."""
+        if asked.timeout_s and self._engine_paused and self.waits:
+            return io.FlushCacheReqOutput(success=False, message="Timed out waiting for idle state")
+        return io.FlushCacheReqOutput(success=self._flush())
 
     def _flush(self, empty_cache: bool = True) -> bool:
         self.flushed += 1

@@ -30,13 +30,14 @@ class Handle:
     """A `weightcast.Handle` whose calls are awaited. They run one after another, in a thread of this
     handle; the options are those of the blocking calls.
 
-    A call that is cancelled goes on in its thread until it ends or its deadline comes, since other shards
-    of the group wait for its outcome; calls after it wait for that.
+    A call that is cancelled goes on in its thread until it ends or its deadline comes, also if it has not
+    begun: other shards of the group make the same call. Calls after it wait for that.
     """
 
     def __init__(self, handle: handles.Handle, thread: ThreadPoolExecutor | None = None) -> None:
         self._handle = handle
         self._thread = thread or _thread()
+        self._closed = False
 
     async def _run(self, call: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
         return await _in(self._thread, call, *arguments, **options)
@@ -79,7 +80,12 @@ class Handle:
     async def published(self, version: int, **options: Any) -> AsyncIterator["Handle"]:
         """As `Handle.published`."""
         inside = self._handle.published(version, **options)
-        await self._run(inside.__enter__)
+        try:
+            await self._run(inside.__enter__)
+        except asyncio.CancelledError as error:
+            # The publication comes all the same, and is taken back behind it.
+            self._thread.submit(inside.__exit__, type(error), error, error.__traceback__)
+            raise
         try:
             yield self
         except BaseException as error:
@@ -107,7 +113,12 @@ class Handle:
 
     async def close(self, **options: Any) -> None:
         """As `Handle.close`."""
-        await self._run(self._handle.close, **options)
+        if not self._closed:
+            await self._run(self._handle.close, **options)
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
         self._thread.shutdown(wait=False)
 
     async def __aenter__(self) -> "Handle":
@@ -119,8 +130,9 @@ class Handle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._run(self._handle.__exit__, kind, error, trace)
-        self._thread.shutdown(wait=False)
+        if not self._closed:
+            await self._run(self._handle.__exit__, kind, error, trace)
+            self._end()
 
     def __repr__(self) -> str:
         return f"<aio {self._handle!r}>"
@@ -143,5 +155,6 @@ def _thread() -> ThreadPoolExecutor:
 async def _in(
     thread: ThreadPoolExecutor, call: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs
 ) -> _R:
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread, lambda: call(*arguments, **options))
+    future = thread.submit(call, *arguments, **options)
+    # Whoever waits may give up; the call may not be dropped.
+    return await asyncio.shield(asyncio.wrap_future(future))

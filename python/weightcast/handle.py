@@ -68,6 +68,11 @@ class Handle:
         if layout is not None and (moved := layout.origins.moved()):
             self._core.refuse(moved, deadline)
 
+    def refuse(self, reason: str, *, deadline: float = DEADLINE) -> None:
+        """Takes this shard's part in `register`, and fails it for all: the other shards raise
+        `LayoutMismatch`, which names this shard and the reason. Here it raises `Misuse`, with the reason."""
+        self._core.refuse(reason, deadline)
+
     def catalog(self, *, deadline: float = DEADLINE) -> Catalog:
         """What the newest version holds: an `Entry` (global shape, dtype) for each name. Waits until
         there is a version. All shards of the replica call it; before `register`, say, to read an

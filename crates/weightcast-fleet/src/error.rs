@@ -23,6 +23,11 @@ pub enum RuleError {
          requantise with a block that divides it (block=...) or use fewer ranks"
     )]
     CutBlock { what: String, size: u64, block: u64 },
+    /// A parameter of an engine whose parts have different types.
+    #[error(
+        "{what}: an engine fuses these, and they are {types}; quantise all of them, or leave all of them as they are"
+    )]
+    MixedParts { what: String, types: String },
     /// Degrees of parallelism that do not go together.
     #[error("{what}")]
     Degrees { what: String },

@@ -3,8 +3,8 @@
 mod common;
 
 use serde_json::{Value, json};
-use weightcast_fleet::Cluster;
 use weightcast_fleet::model::{Config, ConfigError, ModelSpec, TensorRole};
+use weightcast_fleet::{Cluster, RuleError};
 use weightcast_plan::DType;
 
 fn config(name: &str) -> Value {
@@ -110,6 +110,9 @@ fn fp8_is_laid_out_in_dynamic_blocks_only() {
         (json!({"weight_block_size": null}), "weight_block_size"),
         (json!({"weight_block_size": [128]}), "weight_block_size"),
         (json!({"weight_block_size": 128}), "weight_block_size"),
+        (json!({"weight_block_size": [128, "x", 128]}), "weight_block_size"),
+        (json!({"weight_block_size": [128, 128, -1]}), "weight_block_size"),
+        (json!({"weight_block_size": [0, 128]}), "weight_block_size"),
         (json!({"activation_scheme": "static"}), "activation_scheme=\"static\""),
         (json!({"fmt": "e5m2"}), "fmt=\"e5m2\""),
         (json!({"scale_fmt": "f16"}), "scale_fmt=\"f16\""),
@@ -129,6 +132,27 @@ fn fp8_is_laid_out_in_dynamic_blocks_only() {
         let said = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
         let why = refused(with(name, "quantization_config", &said)).3;
         assert!(why.contains("for this type of model"), "{name}: {why}");
+    }
+}
+
+#[test]
+fn parts_of_one_parameter_are_quantised_together_or_not_at_all() {
+    let laid_out = |left: &[&str]| {
+        let said = json!({"quant_method": "fp8", "weight_block_size": [128, 128],
+            "modules_to_not_convert": left});
+        let model = with("qwen3-0.6b", "quantization_config", &said).expect("a model");
+        let cluster = Cluster::new(&model, &"vllm:tp=1".parse().expect("a spec"))?;
+        cluster.layout(0).map(|_| ())
+    };
+    let attention = "model.layers.0.self_attn";
+    let parts: Vec<String> = "qkv".chars().map(|x| format!("{attention}.{x}_proj")).collect();
+    let all: Vec<&str> = parts.iter().map(String::as_str).collect();
+    assert_eq!(laid_out(&all), Ok(()));
+    assert_eq!(laid_out(&["model.layers.0.mlp.down_proj"]), Ok(()));
+    for left in [&all[1..2], &all[..1], &all[..2], &["model.layers.0.mlp.gate_proj"][..]] {
+        let error = laid_out(left).expect_err("refused");
+        assert!(matches!(error, RuleError::MixedParts { .. }), "{left:?}: {error}");
+        assert!(error.to_string().contains(left[0]), "{left:?}: {error}");
     }
 }
 

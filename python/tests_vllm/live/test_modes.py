@@ -110,3 +110,42 @@ def test_every_rank_of_a_sharded_trainer_sends(rig: Rig) -> None:
     ranks[0].send(3)
     assert ranks[0].hears().startswith("failed")
     assert engine.generate()[0] == expected
+
+
+def test_workers_that_fail_apart_agree(rig: Rig) -> None:
+    stops, two = Stops(rig.directory / "stops"), ["--tensor-parallel-size", "2"]
+    engine = rig.engine(rig.checkpoint(1), *two, stops=stops)
+    fresh = rig.engine(rig.checkpoint(2), *two)
+    expected = fresh.up().generate()[0]
+    fresh.kill()
+    trainer = rig.trainer("trainer", engine.up())
+    client = engine.client()
+    assert trainer.update(2).startswith("sent")
+    assert engine.generate()[0] == expected and len(client.states()) == 2
+
+    # One worker fails in each step; vLLM would take its peer's answer for one to the next call.
+    for place in ("before-fetch", "after-fetch"):
+        stops.fail_once(place)
+        told = trainer.update(3)
+        assert told.startswith("failed") and place in told
+        assert engine.generate()[0] == expected
+        assert {state.incomplete for state in client.states()} == {None}
+    for place in ("before-install", "within-install", "after-install"):
+        stops.fail_once(place)
+        assert trainer.update(2).startswith("sent"), place
+        assert engine.generate()[0] == expected
+        assert len({state.installed for state in client.states()}) == 1
+
+    # One that cannot install keeps its peer, which has, from generating.
+    stops.fail_once("within-install")
+    stops.hold("before-install")
+    trainer.send(3)
+    stops.reached("before-install")
+    stops.fail("after-install")
+    stops.release("before-install")
+    assert trainer.hears().startswith("failed")
+    assert all(state.incomplete is not None for state in client.states())
+    assert client.paused()
+    stops.clear()
+    assert trainer.update(2).startswith("sent")
+    assert engine.generate()[0] == expected

@@ -8,7 +8,7 @@ use super::ranks::Ranks;
 use super::{Engine, Program};
 use crate::cut::{self, Cut, follow, piece};
 use crate::error::RuleError;
-use crate::model::{Family, Fused, ModelSpec, ModuleTensor, TensorRole};
+use crate::model::{Family, Fused, ModelSpec, ModuleTensor, TensorRole, fill};
 use crate::record::{RankLayout, Record};
 
 /// Rows to which a vocabulary is padded, in both engines.
@@ -104,6 +104,7 @@ impl<'a> EngineParameters<'a> {
         families: &[&Family],
         parts: &[(TensorRole, Cut)],
     ) -> Result<Record, RuleError> {
+        of_one_type(fused, families)?;
         let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
         let mut pieces = Vec::new();
         let (mut at, mut dim) = (0, 0);
@@ -223,4 +224,15 @@ pub(crate) fn rename(family: &Family, module: &str) -> String {
         true => format!("{module}.{member}"),
         false => format!("model.layers.{{L}}.{module}.{member}"),
     }
+}
+
+/// Parts of one parameter have one type: engines make a fused layer in one form.
+fn of_one_type(fused: &Fused<'_>, families: &[&Family]) -> Result<(), RuleError> {
+    if families.iter().all(|family| family.dtype == families[0].dtype) {
+        return Ok(());
+    }
+    let layer = fused.layers.map(|(first, _)| first);
+    let names: Vec<String> = families.iter().map(|f| fill(&f.name, layer, None)).collect();
+    let types: Vec<&str> = families.iter().map(|family| family.dtype.name()).collect();
+    Err(RuleError::MixedParts { what: names.join(", "), types: types.join(", ") })
 }

@@ -40,11 +40,8 @@ impl Quantisation {
                 return Err(format!("{key}={found} has no rule, only {key}={known:?}"));
             }
         }
-        let block = said.get("weight_block_size").and_then(Value::as_array);
-        let block: Vec<u64> = block.into_iter().flatten().filter_map(Value::as_u64).collect();
-        let [rows, columns] = block[..] else {
-            return Err("only FP8 in blocks has a rule (weight_block_size: [rows, columns])".into());
-        };
+        let (rows, columns) = block(said.get("weight_block_size"))
+            .ok_or("only FP8 in blocks has a rule (weight_block_size: [rows, columns])")?;
         let mut left = Vec::new();
         for key in LEFT {
             for module in texts(said, key)? {
@@ -52,7 +49,7 @@ impl Quantisation {
                 left.push(module.to_owned());
             }
         }
-        Ok(Quantisation { block: (rows.max(1), columns.max(1)), left })
+        Ok(Quantisation { block: (rows, columns), left })
     }
 
     /// The families with their weights quantised, each followed by its scales.
@@ -105,6 +102,13 @@ impl Quantisation {
             module == left || module.strip_prefix(left.as_str()).is_some_and(|r| r.starts_with('.'))
         })
     }
+}
+
+/// Two positive numbers, and nothing else.
+fn block(said: Option<&Value>) -> Option<(u64, u64)> {
+    let [rows, columns] = said?.as_array()?.as_slice() else { return None };
+    let size = |of: &Value| of.as_u64().filter(|&size| size > 0);
+    Some((size(rows)?, size(columns)?))
 }
 
 /// Whether this is the full name of a module, or why it is not: engines match patterns and parts of names too, each

@@ -54,21 +54,22 @@ class Engines:
         self._all(lambda client: _call(client, "pause", mode))
 
     def resume(self) -> None:
-        """Has all engines generate on."""
-        self._all(lambda client: _call(client, "resume"))
+        """Has all engines generate on; one that does not is no reason to leave the others paused."""
+        for client, error in _resumed(self._clients):
+            log.warning("%s: not resumed: %s", _name(client), error)
 
     def install(self, version: int) -> None:
         """Has all engines, which are paused, install what they fetched, and then generate on.
 
         Those that fail stay paused while the others go on with the new version: no engine serves the old
-        one beside it. If no engine holds the new version, and all are whole, all go on with the old one."""
+        one beside it. If all fail, and all workers of all engines hold one and the same version, whole,
+        all go on with that."""
         outcomes = list(self._threads.map(lambda client: _install(client, version), self._clients))
         failed = [(c, o) for c, o in zip(self._clients, outcomes, strict=True) if o is not None]
+        stuck = [client for client, _ in failed]
         if len(failed) < len(self._clients):
-            for client in self._clients:
-                if client not in [c for c, _ in failed]:
-                    _call(client, "resume")
-        elif all(_whole(client) for client in self._clients):
+            failed += _resumed([client for client in self._clients if client not in stuck])
+        elif _alike(self._clients):
             self.resume()
         if failed:
             told = "; ".join(f"{_name(client)}: {error}" for client, error in failed)
@@ -130,7 +131,8 @@ def _await_fetched(client: Any, version: int, deadline: float) -> None:
 
 
 def _install(client: Any, version: int) -> Exception | None:
-    """The error of the last try, if none succeeded."""
+    """The error of the last try, if none succeeded. An answer may be lost: an engine that holds the version
+    on all of its workers has installed it."""
     error: Exception | None = None
     for _ in range(TRIES):
         try:
@@ -139,16 +141,46 @@ def _install(client: Any, version: int) -> Exception | None:
         except Exception as raised:
             log.warning("%s: version %d not installed: %s", _name(client), version, raised)
             error = raised
+    if _held(client) == {version} and hasattr(client, "stamp"):
+        try:
+            client.stamp(str(version))
+            return None
+        except Exception as raised:
+            error = raised
     return error
 
 
-def _whole(client: Any) -> bool:
-    """Whether all workers of an engine say that they hold one and the same version, whole."""
+def _resumed(clients: Iterable[Any]) -> list[tuple[Any, Exception]]:
+    """Has engines generate on, and says which did not, and why."""
+    failed: list[tuple[Any, Exception]] = []
+    for client in clients:
+        try:
+            _call(client, "resume")
+        except Exception as error:
+            failed.append((client, error))
+    return failed
+
+
+def _alike(clients: Iterable[Any]) -> bool:
+    """Whether all workers of all engines hold one and the same version, whole."""
+    held: set[int | None] = set()
+    for client in clients:
+        own = _held(client)
+        if own is None:
+            return False
+        held |= own
+    return len(held) == 1
+
+
+def _held(client: Any) -> set[int | None] | None:
+    """The versions that the workers of an engine hold; None if one has none whole, or does not say."""
     try:
         states = client.states()
     except Exception:
-        return False
-    return all(s.incomplete is None for s in states) and len({s.installed for s in states}) == 1
+        return None
+    if not states or any(state.incomplete is not None for state in states):
+        return None
+    return {state.installed for state in states}
 
 
 def _call(client: Any, method: str, *arguments: Any) -> None:

@@ -16,6 +16,19 @@ from ... import _core
 LOOK = 2.0
 #: Bytes of an answer that are read at most, and those of one that says no which an error tells.
 READ, TOLD = 1 << 20, 4096
+#: What a server answers whose engine is not well.
+ILL = 503
+
+
+class _Nowhere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the address that was given is the one that is trusted, headers with keys too."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+#: To the server itself, through no proxy of the environment.
+_straight = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Nowhere())
 
 
 class Refused(_core.WeightcastError):
@@ -73,8 +86,10 @@ class Routes:
     def _check_health(self, path: str) -> None:
         try:
             request = urllib.request.Request(f"{self.base_url}/{self._health}", headers=self._headers)
-            urllib.request.urlopen(request, timeout=LOOK).close()
+            _straight.open(request, timeout=LOOK).close()
         except urllib.error.HTTPError as error:
+            if error.code != ILL:
+                return
             raise _core.WeightcastError(
                 f"{self.base_url}/{path}: the engine has died (/{self._health}: {error.code}); restart it"
             ) from None
@@ -90,7 +105,7 @@ class Routes:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.base_url}/{path}", data, self._headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
+            with _straight.open(request, timeout=self._timeout) as answer:
                 return _content(f"{self.base_url}/{path}", answer)
         except urllib.error.HTTPError as error:
             said = error.read(READ).decode(errors="replace")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,8 @@ class EngineShard:
         self._failed: str | None = None
         #: Whether `install` has been done in this update.
         self._repeatable = False
+        #: How many fetches there were.
+        self._number = 0
         self._fetching: Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="weightcast-fetch")
         self._handle = self._open(replica)
@@ -84,11 +87,24 @@ class EngineShard:
         )
 
     def _negotiate(self, catalog: Any, deadline: float) -> None:
-        live = self._read(catalog)
-        self._handle.register(
-            live.layout(stage=True, beside=self.settings.landing == "staged"), deadline=deadline
-        )
+        try:
+            live = self._read(catalog)
+            layout = live.layout(stage=True, beside=self.settings.landing == "staged")
+        except Exception as error:
+            # The other workers of the engine are about to register: their call fails as well.
+            with suppress(_core.WeightcastError):
+                self._handle.refuse(f"the layout cannot be read: {error}", deadline=deadline)
+            raise
+        self._handle.register(layout, deadline=deadline)
         self._live = live
+
+    def answers(self) -> bool:
+        """Whether the job still knows this worker. All workers of an engine ask together."""
+        try:
+            self._handle.list(deadline=LEAVING)
+        except _core.WeightcastError:
+            return False
+        return True
 
     @property
     def state(self) -> EngineState:
@@ -118,47 +134,52 @@ class EngineShard:
         allow_rollback: bool = False,
     ) -> None:
         """Brings a version and verifies it. Without `wait` (staged landing only) returns at once, and
-        `install` waits for the rest. An earlier fetch ends first, and its error is nobody's any more."""
-        if self._fetching is not None:
-            wait_for([self._fetching])
-            self._fetching = None
-        self._failed = None
-        self._repeatable = False
-        seconds = self.settings.deadline if deadline is None else deadline
+        `install` waits for the rest. An earlier fetch ends first, and its error is nobody's any more.
+
+        A layout that is still to be read is read before this returns: the engine's own loader runs for
+        that, on parameters that the engine must not use meanwhile."""
         if not wait and not self._lands_beside:
             raise _core.Misuse(
                 "bytes that land in place change the parameters: pause the engine and fetch with wait=True, "
                 "or set landing='staged'"
             )
-        if wait:
-            self._fetch(version, seconds, allow_rollback)
-        else:
-            self._fetching = self._thread.submit(self._fetch, version, seconds, allow_rollback)
-
-    def _fetch(self, version: selector.Selector | int | str, seconds: float, rollback: bool) -> None:
-        try:
-            self._bring(version, seconds, rollback)
-        except BaseException as error:
-            self._failed = str(error)
-            raise
-
-    def _bring(self, version: selector.Selector | int | str, seconds: float, rollback: bool) -> None:
+        end = time.monotonic() + (self.settings.deadline if deadline is None else deadline)
         if self._live is None:
-            self._negotiate(self._handle.catalog(deadline=seconds), seconds)
+            self._settled()
+            self._negotiate(self._handle.catalog(deadline=_left(end)), _left(end))
+        self._number += 1
+        self._fetched, self._failed, self._repeatable = None, None, False
+        if wait:
+            self._settled()
+            self._fetch(self._number, version, end, allow_rollback)
+        else:
+            self._fetching = self._thread.submit(self._fetch, self._number, version, end, allow_rollback)
+
+    def _fetch(
+        self, number: int, version: selector.Selector | int | str, end: float, rollback: bool
+    ) -> None:
+        """`number` counts fetches: what a later one has taken over says nothing of itself any more."""
+        try:
+            brought = self._bring(version, end, rollback)
+        except BaseException as error:
+            if number == self._number:
+                self._failed = str(error)
+            raise
+        if number == self._number:
+            self._fetched = brought
+
+    def _bring(self, version: selector.Selector | int | str, end: float, rollback: bool) -> int | None:
         if not self._lands_beside:
             self._incomplete = f"version {version} was being fetched into the parameters: {AGAIN}"
-        self._fetched = None
-        end = time.monotonic() + seconds
         # An update leaves alone what it holds if the version is not there yet; a fetch waits.
-        self._handle.wait(available(version), deadline=seconds)
-        left = max(0.0, end - time.monotonic())
-        self._handle.update(version, deadline=left, allow_rollback=rollback)
+        self._handle.wait(available(version), deadline=_left(end))
+        self._handle.update(version, deadline=_left(end), allow_rollback=rollback)
         if isinstance(version, int) and self._handle.version != version:
             raise _core.Misuse(
                 f"this engine holds version {self._handle.version}, and {version} is older; "
                 "fetch with allow_rollback=True to go back"
             )
-        self._fetched = self._handle.version
+        return self._handle.version
 
     @property
     def _lands_beside(self) -> bool:
@@ -172,6 +193,7 @@ class EngineShard:
         nothing: workers that have installed are asked again when another one has failed."""
         self._settle()
         if self._repeatable and self._installed is not None:
+            self._incomplete = None  # another worker's failure: see `spoil`
             return self._installed
         if self._fetched is None or self._live is None:
             raise _core.Misuse("no version has been fetched; call fetch first")
@@ -185,8 +207,7 @@ class EngineShard:
     def withdraw(self) -> None:
         """Before the engine's memory goes for a while (it sleeps): nobody reads the parameters any more.
         All workers call. The next `fetch` registers the memory again."""
-        if self._fetching is not None:
-            wait_for([self._fetching])
+        self._settled()
         if self._live is not None and not self._lands_beside:
             if self._handle.version is not None:
                 self._handle.unpublish(deadline=self.settings.deadline)
@@ -198,13 +219,26 @@ class EngineShard:
         beside them is still there, and can be installed again."""
         self.withdraw()
         self._incomplete = f"the engine slept and discarded its weights: {AGAIN}"
-        held = self._handle.version if self._live is not None else None
-        self._fetched, self._repeatable = held, False
+        self._fetched, self._repeatable = None, False
+        # Another version that was fetched and given up is none that this engine was told to install.
+        if self._live is not None and self._handle.version == self._installed:
+            self._fetched = self._installed
 
     def restore(self) -> None:
         """Installs the version that lies beside parameters that were discarded, if one does."""
         if self._incomplete is not None and self._fetched is not None:
             self.install()
+
+    def spoil(self, why: str) -> None:
+        """Another worker of this engine failed to install: this one may not generate either, until both
+        have."""
+        self._incomplete = f"{why}: {AGAIN}"
+
+    def _settled(self) -> None:
+        """Waits for a fetch that was begun without waiting; its error is nobody's any more."""
+        if self._fetching is not None:
+            wait_for([self._fetching])
+            self._fetching = None
 
     def _settle(self) -> None:
         """Waits for a fetch that was begun without waiting, and raises its error."""
@@ -216,6 +250,10 @@ class EngineShard:
         """Leaves the job: nobody reads this worker's memory any more. The parameters stay as they are."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._handle.close(deadline=LEAVING)
+
+
+def _left(end: float) -> float:
+    return max(0.0, end - time.monotonic())
 
 
 #: What ends an incomplete engine.

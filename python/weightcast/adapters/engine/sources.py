@@ -78,12 +78,27 @@ class Copied:
     def refresh(self) -> None:
         """Copies what the source yields now."""
         full = getattr(self._source, "iter_full", None)
+        missing = set(self._tensors)
         for name, tensor in full() if full is not None else self._source:
-            if not self.publishes:
-                continue
-            if name not in self._tensors:
-                raise _core.LayoutMismatch(f"the source yields {name}, which its metadata does not list")
-            self._tensors[name].copy_(tensor)
+            if self.publishes:
+                missing.discard(name)
+                self._take(name, tensor)
+        if missing:
+            raise _core.LayoutMismatch(
+                f"the source has not yielded {min(missing)}, nor {len(missing) - 1} others that its "
+                "metadata lists"
+            )
+
+    def _take(self, name: str, tensor: torch.Tensor) -> None:
+        ours = self._tensors.get(name)
+        if ours is None:
+            raise _core.LayoutMismatch(f"the source yields {name}, which its metadata does not list")
+        if ours.shape != tensor.shape or ours.dtype != tensor.dtype:
+            raise _core.LayoutMismatch(
+                f"the source yields {name} as {tuple(tensor.shape)} {tensor.dtype}; its metadata says "
+                f"{tuple(ours.shape)} {ours.dtype}"
+            )
+        ours.copy_(tensor)
 
 
 def source_of(source: Any, rank: int) -> InPlace | Copied:

@@ -72,10 +72,14 @@ class Publisher:
             epoch="new",
             server=settings.server,
         )
-        layout = self._weights.layout()
-        if settings.rules is not None:
-            settings.rules(layout)
-        handle.register(layout, deadline=settings.deadline)
+        try:
+            layout = self._weights.layout()
+            if settings.rules is not None:
+                settings.rules(layout)
+            handle.register(layout, deadline=settings.deadline)
+        except BaseException:
+            handle.close(deadline=1.0)
+            raise
         return handle
 
     def _engine_settings(self) -> dict[str, Any]:
@@ -103,7 +107,8 @@ class Publisher:
 
     def _unpublish(self, handle: Handle) -> None:
         """Takes the version back once rank 0 is done with the engines."""
-        patience = 2 * self._settings.deadline
+        # Rank 0 begins, fetches, pauses, installs perhaps twice, and resumes.
+        patience = 8 * self._settings.deadline
         try:
             # The first rank that unpublishes ends the version for engines: the others wait here for rank 0.
             handle.list(deadline=patience)
@@ -119,7 +124,13 @@ class Publisher:
         except BaseException:
             engines.abandon()
             raise
-        engines.pause(settings.pause)
+        try:
+            engines.pause(settings.pause)
+        except BaseException:
+            # Nothing has changed yet: those that stand still go on with what they hold.
+            engines.abandon()
+            engines.resume()
+            raise
         if not self._staged:
             # A failure leaves engines empty: they stay paused until an update succeeds.
             engines.fetch_in_place(version, deadline=settings.deadline)

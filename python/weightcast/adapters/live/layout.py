@@ -88,7 +88,7 @@ class LiveLayout:
                     add_buffer(listed, parameter, buffer, self._beside if beside else None)
             else:
                 for each in staged:
-                    listed.add(each.allocate(), [part_of(each.piece)])
+                    listed.add(each.allocate(on_host=beside), [part_of(each.piece)])
         for name, piece in self.whole.items():
             if name not in self._arrived:
                 self._arrived[name] = torch.empty(piece.shape, dtype=self._reading.dtypes[name])

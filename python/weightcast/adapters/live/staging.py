@@ -19,10 +19,10 @@ class Staged:
     axes: tuple[tuple[int, int], ...]
     memory: torch.Tensor | None = None
 
-    def allocate(self) -> torch.Tensor:
-        """The tensor that receives the published bytes."""
+    def allocate(self, *, on_host: bool = False) -> torch.Tensor:
+        """The tensor that receives the published bytes, where the parameter is or on the host."""
         if self.memory is None:
-            device = self.parameter.device
+            device = torch.device("cpu") if on_host else self.parameter.device
             self.memory = torch.empty(self.piece.source.len, dtype=self.dtypes[0], device=device)
         return self.memory
 

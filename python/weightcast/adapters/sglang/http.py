@@ -78,8 +78,11 @@ class SGLangEngine(Routes):
         with the version. Paused `in_place`, the requests under way and the cache keep what the old version
         computed."""
         self._tell("install")
-        if self._paused in ("abort", "retract"):
+        if self._paused == "abort":
             self.ask("POST", f"flush_cache?timeout={FLUSHING}")
+        elif self._paused == "retract":
+            # The queue is not empty: SGLang, asked to wait until it is, would wait in vain.
+            self.ask("POST", "flush_cache")
         if weight_version is not None:
             stamp = {"new_version": weight_version, "abort_all_requests": False}
             self.ask("POST", "update_weight_version", stamp)
@@ -87,8 +90,11 @@ class SGLangEngine(Routes):
     def pause(self, mode: str = "abort") -> None:
         """Stops generation: `abort` ends running requests, `retract` takes them back into the queue to be
         computed anew, `in_place` freezes them."""
-        self._paused = mode
+        if mode == "abort":
+            # SGLang waits for aborted requests to end, which those that are frozen by now never do.
+            self.ask("POST", "pause_generation", {"mode": "retract"})
         self.ask("POST", "pause_generation", {"mode": mode})
+        self._paused = mode
 
     def resume(self) -> None:
         """Goes on generating."""

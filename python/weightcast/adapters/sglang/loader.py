@@ -54,7 +54,7 @@ def _join(model: nn.Module, settings: dict[str, Any], instance: str) -> None:
     nothing; with others, this worker leaves the job and joins the other."""
     asked = Settings(**settings)
     shard = _shards.get(id(model))
-    if shard is not None and shard.settings == asked:
+    if shard is not None and shard.settings == asked and shard.answers():
         return
     _leave(model)
     refuse(asked)

@@ -1,5 +1,6 @@
 """Reads the layout of an SGLang model off its own `load_weights`."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,6 +69,20 @@ def read(
     return LiveLayout(reading, model=model, derived=derived, redo=redo)
 
 
+def _experts_moved(module: nn.Module) -> str | None:
+    """How SGLang lays out experts anew after loading, which it does again whenever a session ends."""
+    method = module.quant_method
+    if getattr(method, "use_flashinfer_trtllm_moe", False):
+        return "experts packed for FlashInfer's TRT-LLM kernels"
+    if getattr(module, "w13_swiglu_interleaved", False) or _on("SGLANG_OPT_FUSE_SWIGLU_INTERLEAVED"):
+        return "experts whose gate and up projections are interleaved"
+    return "experts shuffled for AITER" if _on("SGLANG_USE_AITER") else None
+
+
+def _on(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in ("1", "true", "yes", "on")
+
+
 def rearranged(model: nn.Module) -> dict[str, str]:
     """Modules whose parameters are not as they were loaded, or may not be, and why."""
     found = {}
@@ -75,6 +90,8 @@ def rearranged(model: nn.Module) -> dict[str, str]:
         method = type(getattr(module, "quant_method", None)).__name__
         if getattr(module, "use_intel_amx_backend", False):
             found[name] = "packed for AMX"
+        elif method == "UnquantizedFusedMoEMethod" and (how := _experts_moved(module)):
+            found[name] = how
         elif method not in IN_PLACE and getattr(module, "quant_method", None) is not None:
             found[name] = method
     return found

@@ -5,14 +5,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
 from sglang.srt.runtime_context import get_parallel
 
+from ..engine.exchange import SIZE, exchange
 from .request import LOADER
-
-#: Bytes that a rank's report has.
-SIZE = 8192
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ def gathered(own: Report) -> None:
     """Makes the reports of all tensor-parallel ranks the answer. All ranks call: SGLang hears only the
     first one, and takes its loader's return for success."""
     global _answer
-    reports = [json.loads(text) for text in _exchange(_fitting(own))]
+    reports = [json.loads(text) for text in exchange(_fitting(own), get_parallel().tp_group.cpu_group)]
     _answer = all(report["error"] is None for report in reports), json.dumps({"ranks": reports})
 
 
@@ -65,15 +62,3 @@ def _cut(value: Any, longest: int) -> Any:
     if isinstance(value, dict):
         return {key: _cut(each, longest) for key, each in value.items()}
     return value[:longest] if isinstance(value, str) else value
-
-
-def _exchange(text: str) -> list[str]:
-    """The texts of all ranks, in rank order. They travel as bytes: SGLang's own exchange of objects
-    would pickle them."""
-    group = get_parallel().tp_group.cpu_group
-    own = torch.zeros(SIZE, dtype=torch.uint8)
-    data = bytearray(text.encode())
-    own[: len(data)] = torch.frombuffer(data, dtype=torch.uint8)
-    parts = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size(group))]
-    torch.distributed.all_gather(parts, own, group=group)
-    return [bytes(part.tolist()).rstrip(b"\0").decode() for part in parts]

@@ -7,6 +7,9 @@ over HTTP.
 
 from typing import Any
 
+from ... import _core
+from .agreed import agreed
+
 
 class WorkerExtension:
     """Methods that vLLM adds to its worker class. They do what `WeightcastEngine` does."""
@@ -20,21 +23,26 @@ class WorkerExtension:
         """Joins the job; `settings` has the fields of `weightcast.adapters.engine.Settings`."""
         from .worker import WeightcastEngine
 
-        if not isinstance(getattr(self, "weight_transfer_engine", None), WeightcastEngine):
-            self.weight_transfer_engine = WeightcastEngine(
-                None, self.vllm_config, self.device, self.model_runner.model
+        engine = getattr(self, "weight_transfer_engine", None)
+        if engine is None:
+            model = self.model_runner.model
+            engine = WeightcastEngine(None, self.vllm_config, self.device, model)
+            self.weight_transfer_engine = engine
+        elif not isinstance(engine, WeightcastEngine):
+            raise _core.Misuse(
+                f"this engine was started with another weight-transfer backend ({type(engine).__name__}); "
+                "start it without one"
             )
-        engine = self.weight_transfer_engine
-        engine.init_transfer_engine(engine.parse_init_info(settings))
+        agreed(self, "join", lambda: engine.init_transfer_engine(engine.parse_init_info(settings)))
 
     def weightcast_begin(self) -> None:
         """Begins an update."""
-        self.weight_transfer_engine.start_weight_update()
+        agreed(self, "begin", self.weight_transfer_engine.start_weight_update)
 
     def weightcast_fetch(self, info: dict[str, Any]) -> None:
         """Fetches a version; `info` has the fields of `UpdateInfo`."""
-        self.weight_transfer_engine.update_weights(info)
+        agreed(self, "fetch", lambda: self.weight_transfer_engine.update_weights(info))
 
     def weightcast_install(self) -> None:
         """Installs what was fetched."""
-        self.weight_transfer_engine.finish_weight_update()
+        agreed(self, "finish", self.weight_transfer_engine.finish_weight_update)

@@ -63,9 +63,14 @@ class HTTPEngine(Routes):
         """Has the engine install the version and stamp what it generates with it."""
         if self._extension:
             self._on_workers("weightcast_install")
-            self.ask("POST", "update_weight_version", {"new_version": weight_version})
+            if weight_version is not None:
+                self.stamp(weight_version)
         else:
             self.ask("POST", "finish_weight_update", {"weight_version": weight_version})
+
+    def stamp(self, weight_version: str) -> None:
+        """Stamps what the engine generates with a version."""
+        self.ask("POST", "update_weight_version", {"new_version": weight_version})
 
     def pause(self, mode: str = "abort") -> None:
         """Stops generation: `abort` ends running requests, `wait` lets them end, `keep` freezes them."""

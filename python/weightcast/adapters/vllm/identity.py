@@ -3,19 +3,21 @@
 import socket
 from typing import Any
 
+from ... import _core
 from ...replica import Replica
 from ..engine import Settings
 
 
 def replica_of(vllm_config: Any, settings: Settings) -> Replica:
-    """The workers of an engine are the shards of one replica. Data-parallel ranks are replicas of their
-    own, but where experts are spread over all of them: there, all workers together hold the model once."""
+    """The workers of an engine are the shards of one replica. Data-parallel ranks within one server are
+    refused: vLLM answers with what the first of them says."""
     parallel = vllm_config.parallel_config
-    name = settings.replica or f"{socket.gethostname()}-{vllm_config.instance_id}"
-    index, shard, workers = parallel.data_parallel_index, parallel.rank, parallel.world_size
     if parallel.data_parallel_size > 1:
-        if parallel.enable_expert_parallel:
-            shard, workers = index * workers + shard, parallel.world_size_across_dp
-        else:
-            name = f"{name}-{index}"
-    return Replica(name, shard, workers, datacentre=settings.datacentre, spot=settings.spot)
+        raise _core.Misuse(
+            f"this server has {parallel.data_parallel_size} data-parallel ranks, of which vLLM lets one "
+            "answer; start a server for each, and update them as a fleet"
+        )
+    name = settings.replica or f"{socket.gethostname()}-{vllm_config.instance_id}"
+    return Replica(
+        name, parallel.rank, parallel.world_size, datacentre=settings.datacentre, spot=settings.spot
+    )

@@ -1,10 +1,12 @@
 """What vLLM's workers ask of their weight-transfer engine, which vLLM has no hooks for: whether they may run
-the model, and what to do around a sleep."""
+the model, what to do around a sleep, and how the other workers fared."""
 
 import functools
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
+
+from .agreed import agreed
 
 
 def watch_workers() -> None:
@@ -16,7 +18,7 @@ def watch_workers() -> None:
     from vllm.v1.worker.gpu_worker import Worker
 
     for kind in (Worker, *_below(Worker)):
-        for method, wrapped in (("execute_model", _run), ("sleep", _sleep), ("wake_up", _wake_up)):
+        for method, wrapped in WRAPPED.items():
             if method in vars(kind):
                 _wrap(kind, method, wrapped)
     Worker.weightcast_state = _state
@@ -28,19 +30,38 @@ def _state(worker: Any) -> dict[str, Any] | None:
     return None if state is None else asdict(state)
 
 
-def _run(engine: Any, run: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    engine.check_serving()
+def _run(worker: Any, run: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    worker.weight_transfer_engine.check_serving()
     return run(*arguments, **named)
 
 
-def _sleep(engine: Any, sleep: Callable[..., Any], level: int = 1) -> None:
-    engine.before_sleep(level)
+def _sleep(worker: Any, sleep: Callable[..., Any], level: int = 1) -> None:
+    worker.weight_transfer_engine.before_sleep(level)
     sleep(level)
 
 
-def _wake_up(engine: Any, wake_up: Callable[..., Any], tags: list[str] | None = None) -> None:
+def _wake_up(worker: Any, wake_up: Callable[..., Any], tags: list[str] | None = None) -> None:
     wake_up(tags)
-    engine.after_wake(tags)
+    worker.weight_transfer_engine.after_wake(tags)
+
+
+def _step(name: str) -> Callable[..., None]:
+    def take(worker: Any, call: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+        agreed(worker, name, functools.partial(call, *arguments, **named))
+
+    return take
+
+
+#: By method of a worker: what is done in its place, with the worker and the method.
+WRAPPED: dict[str, Callable[..., Any]] = {
+    "execute_model": _run,
+    "sleep": _sleep,
+    "wake_up": _wake_up,
+    "init_weight_transfer_engine": _step("join"),
+    "start_weight_update": _step("begin"),
+    "update_weights": _step("fetch"),
+    "finish_weight_update": _step("finish"),
+}
 
 
 def _below(kind: type) -> list[type]:
@@ -60,7 +81,7 @@ def _wrap(kind: Any, method: str, wrapped: Callable[..., Any]) -> None:
         engine = getattr(self, "weight_transfer_engine", None)
         if not isinstance(engine, WeightcastEngine):
             return inner(self, *arguments, **named)
-        return wrapped(engine, functools.partial(inner, self), *arguments, **named)
+        return wrapped(self, functools.partial(inner, self), *arguments, **named)
 
     outer.asks_weightcast = True  # type: ignore[attr-defined]
     setattr(kind, method, outer)

@@ -36,10 +36,6 @@ class UpdateInfo:
     abandon: bool = False
 
 
-class Abandoned(Exception):
-    """An update was ended by whoever had begun it, or by who came after."""
-
-
 class WeightcastEngine(WeightTransferEngine):
     """Fetches and installs versions on one vLLM worker."""
 
@@ -51,12 +47,16 @@ class WeightcastEngine(WeightTransferEngine):
     def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
         super().__init__(config, vllm_config, device, model)
         self._shard: EngineShard | None = None
+        #: Whether the update has ended without an install: see `agreed`.
+        self.abandoned = False
         watch_workers()
 
     def init_transfer_engine(self, init_info: Settings) -> None:
         """Joins the job. A second call with the same settings (of a trainer that was started again)
-        changes nothing; with others, this worker leaves the job and joins the other."""
-        if self._shard is not None and self._shard.settings == init_info:
+        changes nothing, unless the job does not know this worker any more; with others, this worker leaves
+        the job and joins the other."""
+        same = self._shard is not None and self._shard.settings == init_info
+        if same and self._shard is not None and self._shard.answers():
             return
         self.shutdown()
         self._refuse_draft(init_info)
@@ -67,6 +67,7 @@ class WeightcastEngine(WeightTransferEngine):
 
     def start_weight_update(self) -> None:
         """Begins an update. Nothing changes yet: the engine may generate until `finish_weight_update`."""
+        self.abandoned = False
         self._joined().begin()
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
@@ -75,9 +76,9 @@ class WeightcastEngine(WeightTransferEngine):
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
         """Fetches a version, and verifies it."""
+        self.abandoned = update_info.abandon
         if update_info.abandon:
-            # vLLM ends an update when this raises, and has no other way to end one.
-            raise Abandoned("the update was abandoned, as asked; the engine holds what it held")
+            return
         self._joined().fetch(
             update_info.version,
             wait=update_info.wait,
@@ -101,6 +102,11 @@ class WeightcastEngine(WeightTransferEngine):
         """Raises if the worker's parameters are no whole version."""
         if self._shard is not None:
             self._shard.check_serving()
+
+    def spoil(self, why: str) -> None:
+        """Keeps the worker from running its model until all workers of the engine have installed."""
+        if self._shard is not None:
+            self._shard.spoil(why)
 
     def before_sleep(self, level: int) -> None:
         """The worker is about to sleep: from level 1 on its memory goes, from level 2 on its weights."""
