@@ -1,6 +1,7 @@
 """One worker of a live engine: what its parameters hold after each step of an update, and after each failure."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from threading import current_thread
 
 import pytest
@@ -132,6 +133,25 @@ def test_a_layout_is_read_before_a_fetch_goes_to_the_background(job: Job) -> Non
     assert shard.install() == 1 and engine.holds(1)
     assert threads == {current_thread()}
     shard.close()
+
+
+def test_workers_whose_calls_differed_join_again(job: Job) -> None:
+    engines = [Engine(), Engine()]
+    given = Settings(server=job.server, deadline=20.0, catalog=CATALOG)
+    replica = [wc.Replica("of-two", rank, 2) for rank in range(2)]
+    with ThreadPoolExecutor(2) as both:
+        made = both.map(lambda rank: EngineShard(given, replica[rank], engines[rank].read), range(2))
+        shards = list(made)
+        job.publish(1)
+        # One makes another call than its peer: the group ends.
+        calls = [both.submit(shards[0].fetch, 1), both.submit(shards[1].handle.list)]
+        assert any(call.exception() is not None for call in calls)
+        for _ in range(2):
+            list(both.map(EngineShard.begin, shards))
+            list(both.map(lambda shard: shard.fetch(1), shards))
+            assert list(both.map(EngineShard.install, shards)) == [1, 1]
+        assert all(engine.holds(1) for engine in engines)
+        list(both.map(EngineShard.close, shards))
 
 
 def test_a_fetch_takes_over_from_one_that_still_waits(job: Job) -> None:

@@ -72,9 +72,6 @@ class Stops:
             time.sleep(0.01)
         return int((self.directory / f"{place}.reached").read_text())
 
-    def release(self, place: str) -> None:
-        (self.directory / f"{place}.hold").unlink()
-
     def clear(self) -> None:
         for file in self.directory.iterdir():
             file.unlink()

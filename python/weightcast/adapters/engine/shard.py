@@ -65,6 +65,7 @@ class EngineShard:
         self._number = 0
         self._fetching: Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="weightcast-fetch")
+        self._replica = replica
         self._handle = self._open(replica)
         try:
             if settings.catalog is not None:
@@ -98,6 +99,17 @@ class EngineShard:
         self._handle.register(layout, deadline=deadline)
         self._live = live
 
+    def _reopen(self) -> None:
+        """Joins the job again: the group of this engine's workers ended, as one of them did not make the
+        call of the others, or as the server was away for long."""
+        self._settled()
+        self._handle.close(deadline=LEAVING)
+        self._handle = self._open(self._replica)
+        self._fetched = None
+        if self._live is not None:
+            layout = self._live.layout(stage=True, beside=self.settings.landing == "staged")
+            self._handle.register(layout, deadline=self.settings.deadline)
+
     def answers(self) -> bool:
         """Whether the job still knows this worker. All workers of an engine ask together."""
         try:
@@ -122,8 +134,11 @@ class EngineShard:
             raise _core.WeightcastError(self._incomplete)
 
     def begin(self) -> None:
-        """Begins an update: nothing that came before counts as its install."""
+        """Begins an update: nothing that came before counts as its install. All workers call; those whose
+        group has ended join again."""
         self._repeatable = False
+        if not self.answers():
+            self._reopen()
 
     def fetch(
         self,
