@@ -73,15 +73,17 @@ def _wrap(kind: Any, method: str) -> None:
 
 
 def _within(module: Any) -> None:
-    """Half of the tensors are in place."""
+    """Within a fused layer: one of its tensors has come, the others have not."""
     from weightcast.adapters.live.through_loader import ThroughLoader
 
     tensors = ThroughLoader._tensors
 
     def half(self: Any) -> Any:
-        listed = list(tensors(self))
-        yield from listed[: len(listed) // 2]
-        pass_by("within-install")
-        yield from listed[len(listed) // 2 :]
+        passed = False
+        for name, tensor in tensors(self):
+            yield name, tensor
+            if not passed and ".q_proj." in name:
+                passed = True
+                pass_by("within-install")
 
     ThroughLoader._tensors = half

@@ -121,26 +121,14 @@ def reload(model: nn.Module, config: Any) -> Callable[[Tensors], None]:
             initialize_layerwise_reload(model)
             try:
                 model.load_weights(tensors)
-            except BaseException:
-                _forget_buffered(model)
-                raise
             finally:
+                # After an error too: what vLLM keeps of a layer that is incomplete would count as the next
+                # reload's own.
                 finalize_layerwise_reload(model, config.model_config)
             for module in tied(model):
                 module.quant_method.process_weights_after_loading(module)
 
     return load
-
-
-def _forget_buffered(model: nn.Module) -> None:
-    """Lets go of tensors that vLLM keeps until their layer is complete: a later reload would count them
-    as its own, and process the layer before the last of its tensors has come."""
-    from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
-
-    for module in model.modules():
-        info = get_layerwise_info(module)
-        info.loaded_weights.clear()
-        info.load_numel = 0
 
 
 def tied(model: nn.Module) -> list[nn.Module]:
