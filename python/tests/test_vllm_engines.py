@@ -131,6 +131,14 @@ def test_whole_engines_go_on_with_the_old_version_if_nobody_has_the_new_one() ->
     assert all(c.serving and c.held == 1 for c in clients)
 
 
+def test_whole_engines_of_different_versions_do_not_go_on_side_by_side() -> None:
+    clients = [Client({"finish_weight_update": TRIES}) for _ in range(2)]
+    clients[1].held = clients[1].stamped = 0
+    with pytest.raises(wc.WeightcastError, match="2 of 2 engines"):
+        update(clients, 2)
+    assert not any(c.serving for c in clients)
+
+
 def test_an_incomplete_engine_stays_paused() -> None:
     clients = [Client({}), Client({"finish_weight_update": TRIES}, halfway=True)]
     with pytest.raises(wc.WeightcastError, match="1 of 2 engines"):

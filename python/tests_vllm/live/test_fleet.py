@@ -2,11 +2,13 @@
 
 import os
 import signal
+import time
 import urllib.error
 
 import pytest
 
 from .rig import Rig, Stops
+from .server import SOON
 
 pytestmark = pytest.mark.full
 
@@ -45,8 +47,9 @@ def test_all_or_none(fleet: Fleet) -> None:
     fleet.trainer.send(2)
     fleet.stops[2].reached("before-install")
     clients = [engine.client() for engine in fleet.engines]
+    end = time.monotonic() + SOON
     while any(state.installed is None for client in clients[:2] for state in client.states()):
-        pass
+        assert time.monotonic() < end, "two engines do not install"
     fleet.trainer.kill()
     fleet.stops[2].clear()
     assert all(client.paused() for client in clients)

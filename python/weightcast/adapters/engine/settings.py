@@ -53,6 +53,11 @@ class Settings:
         if not self.deadline > 0:
             raise _core.Misuse(f"deadline is a number of seconds above 0, not {self.deadline!r}")
 
+    def reading(self) -> dict[str, Any]:
+        """What an adapter's `read` is told beside the model and the catalog."""
+        rename = self.known_name if self.prefix else None
+        return {"unused": self.unused, "unsourced": self.unsourced, "rename": rename}
+
     def known_name(self, published: str) -> str:
         """The checkpoint's name of a published tensor."""
         return published.removeprefix(self.prefix)

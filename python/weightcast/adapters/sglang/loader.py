@@ -59,20 +59,9 @@ def _join(model: nn.Module, settings: dict[str, Any], instance: str) -> None:
     _leave(model)
     refuse(asked)
     replica = replica_of(asked, instance)
-    _shards[id(model)] = EngineShard(asked, replica, _reader(model, asked))
-
-
-def _reader(model: nn.Module, settings: Settings) -> Callable[[Any], Any]:
-    def read_layout(catalog: Any) -> Any:
-        return read(
-            model,
-            catalog,
-            unused=settings.unused,
-            unsourced=settings.unsourced,
-            rename=settings.known_name if settings.prefix else None,
-        )
-
-    return read_layout
+    _shards[id(model)] = EngineShard(
+        asked, replica, lambda catalog: read(model, catalog, **asked.reading())
+    )
 
 
 def _begin(model: nn.Module) -> None:

@@ -49,16 +49,7 @@ class WeightcastLoader(BaseModelLoader):
         settings = replace(self._settings, landing="in_place" if on_host else "staged")
         replica = replica_of(get_current_vllm_config(), settings)
 
-        def read_layout(catalog: Any) -> Any:
-            return read(
-                model,
-                catalog,
-                unused=settings.unused,
-                unsourced=settings.unsourced,
-                rename=settings.known_name if settings.prefix else None,
-            )
-
-        shard = EngineShard(settings, replica, read_layout)
+        shard = EngineShard(settings, replica, lambda catalog: read(model, catalog, **settings.reading()))
         try:
             shard.fetch("latest")
             version = shard.install()

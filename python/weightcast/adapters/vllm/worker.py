@@ -157,14 +157,5 @@ class WeightcastEngine(WeightTransferEngine):
             )
 
     def _read(self, settings: Settings) -> Any:
-        def read_layout(catalog: Any) -> Any:
-            return read(
-                self.model,
-                catalog,
-                vllm_config=self.vllm_config,
-                unused=settings.unused,
-                unsourced=settings.unsourced,
-                rename=settings.known_name if settings.prefix else None,
-            )
-
-        return read_layout
+        known = {"vllm_config": self.vllm_config, **settings.reading()}
+        return lambda catalog: read(self.model, catalog, **known)
