@@ -149,15 +149,18 @@ impl Drop for DataServer {
             std::mem::forget(self.acceptor.take());
             return;
         }
+        let mut seats = lock(&self.shared.seats);
+        seats.closing = true;
+        // Before grants end: a write under way is cut off, not answered as if it had never been granted.
+        seats.close();
+        drop(seats);
         self.shared.desk.exports.fence_all();
-        lock(&self.shared.seats).closing = true;
         // Wakes the acceptor out of its blocking call.
         self.listener.close();
         if let Some(acceptor) = self.acceptor.take() {
             let _panicked = acceptor.join();
         }
         let seats = lock(&self.shared.seats);
-        seats.close();
         let waited = self.shared.ended.wait_timeout_while(seats, self.grace, |s| !s.is_empty());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }

@@ -127,22 +127,25 @@ fn a_connection_that_was_closed_between_two_writes_is_replaced() {
     assert!(writing.has(4) && lane.poll().unwrap().is_none());
 }
 
+/// Writes under way while the port closes are cut off. Often, since an answer "not granted" would be a race.
 #[test]
 fn a_target_that_is_gone_is_no_more_asked() {
-    let writing = Writing::new(9);
-    let mut lane = writing.lane();
-    writing.submit(&mut lane, 3);
-    lane.poll().unwrap();
-    writing.submit(&mut lane, 1);
-    writing.close_port();
-    let gone = loop {
-        match lane.poll() {
-            // What the port had answered before.
-            Ok(Some(_)) => {}
-            gone => break gone,
-        }
-    };
-    assert!(matches!(gone, Err(TransportError::SourceGone { .. })), "{gone:?}");
+    for _ in 0..50 {
+        let writing = Writing::new(9);
+        let mut lane = writing.lane();
+        writing.submit(&mut lane, 3);
+        lane.poll().unwrap();
+        writing.submit(&mut lane, 1);
+        writing.close_port();
+        let gone = loop {
+            match lane.poll() {
+                // What the port had answered before.
+                Ok(Some(_)) => {}
+                gone => break gone,
+            }
+        };
+        assert!(matches!(gone, Err(TransportError::SourceGone { .. })), "{gone:?}");
+    }
 }
 
 /// Whatever a target says, only an answer to a write is one.
