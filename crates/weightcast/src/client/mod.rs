@@ -18,6 +18,7 @@ pub(crate) mod memory;
 pub(crate) mod mismatch;
 mod open;
 pub(crate) mod reading;
+pub(crate) mod threads;
 mod updated;
 
 pub use connection::record::record;
@@ -28,5 +29,5 @@ pub use handle::{Interrupted, ReadWatch, ShardHandle};
 pub use memory::layout_source::LayoutSource;
 pub use mismatch::locate::{Cause, Place};
 pub use reading::plans::PlanFrom;
-pub use reading::route::THREADS as COPY_THREADS;
+pub use threads::COPY_THREADS;
 pub use updated::{Transfer, Updated};

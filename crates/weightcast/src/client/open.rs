@@ -25,7 +25,8 @@ use crate::client::memory::reservations::Registrant;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::plan_files::PlanFiles;
 use crate::client::reading::reach;
-use crate::client::reading::route::{Routes, THREADS};
+use crate::client::reading::route::Routes;
+use crate::client::threads;
 use crate::clock::{Clock, span};
 use crate::config::{Options, Replica, Role};
 use crate::error::Error;
@@ -91,9 +92,11 @@ impl ShardHandle {
             registration: Mutex::new(None),
             layouts: Mutex::default(),
             memory: Mutex::new(()),
-            // The group that was copied from waits for its offload: digest the copy on more
-            // threads.
-            sealing_threads: if matches!(options.role, Role::Offload(_)) { THREADS } else { 1 },
+            // The group that was copied from waits for its offload.
+            sealing_threads: match options.role {
+                Role::Offload(_) => threads::copying(),
+                _ => threads::sealing(),
+            },
             view: Mutex::new(SessionView::default()),
             staging_bytes: options.staging_bytes,
             trouble: Mutex::new(None),

@@ -13,7 +13,7 @@ use weightcast_transport::Region;
 use super::copy_aside::copy_aside;
 use super::second::{Owner, Second};
 use crate::client::event::Event;
-use crate::client::reading::route::THREADS;
+use crate::client::threads;
 use crate::config::Role;
 use crate::error::Error;
 use crate::metrics::process::SharedFigures;
@@ -99,7 +99,7 @@ impl Copying {
     /// Copies the registered memory; `None` if stopped.
     fn copy(&self, second: &Second) -> Result<Option<Vec<Region>>, Error> {
         let _reads = self.reads.lock().expect("no panic while held");
-        copy_aside(&second.registration.regions, THREADS, &self.cancel)
+        copy_aside(&second.registration.regions, threads::copying(), &self.cancel)
     }
 }
 

@@ -9,7 +9,7 @@ use weightcast_transport::Region;
 use super::{ShardHandle, left, unexpected};
 use crate::client::memory::layout_source::LayoutSource;
 use crate::client::memory::registration::RegisteredShard;
-use crate::client::reading::route::THREADS;
+use crate::client::threads;
 use crate::error::Error;
 use crate::transform::{Exchange, Transformed};
 use weightcast_plan::Layout;
@@ -102,6 +102,6 @@ impl ShardHandle {
                 held.number
             )));
         }
-        transformed.refresh(THREADS, exchange)
+        transformed.refresh(threads::copying(), exchange)
     }
 }

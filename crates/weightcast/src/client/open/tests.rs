@@ -79,7 +79,7 @@ fn what_bounds_a_handle_is_kept_with_it() {
         let handle = opened(&Options { staging_bytes, ..options.clone() }).unwrap();
         let own = handle.own().unwrap();
         assert_eq!(own.shared.staging_bytes, staging_bytes);
-        assert!(own.fills && own.shared.sealing_threads == 1);
+        assert!(own.fills && own.shared.sealing_threads == threads::sealing());
         assert_eq!((handle.warning(), handle.job.as_deref()), (None, None));
     }
     let trainer = Options { role: Role::Trainer, ..options.clone() };

@@ -25,12 +25,9 @@ use super::plans::Plans;
 use super::reach;
 use super::source_spans::SourceSpans;
 use crate::client::memory::registration::{RegisteredShard, union};
+use crate::client::threads;
 use crate::client::updated::Transfer;
 use crate::limits::CACHED_PEERS;
-
-/// Threads that copy, in a read and in an offload. Two saturate the memory of the machines that
-/// were measured.
-pub const THREADS: usize = 2;
 
 /// How long one source's data port may take to answer: another source may be quicker.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -72,7 +69,7 @@ impl Routes {
         plan_files: Option<PlanFiles>,
     ) -> Self {
         let (plans, peers) = (Plans::new(plan_files), Mutex::default());
-        let (threads, holds) = (THREADS, Holds::default());
+        let (threads, holds) = (threads::copying(), Holds::default());
         Self { auth, way, networks, plans, peers, threads, holds }
     }
 
@@ -111,7 +108,7 @@ impl Routes {
         if kept {
             // The transfer has digested only the bytes of this read; earlier reads have brought the
             // rest.
-            digests = read.registration.digest_all_on(THREADS);
+            digests = read.registration.digest_all_on(threads::copying());
         } else {
             // Tied weights lie in memory once: digest them again for each further name.
             read.registration.digest(&plan.echoes, &mut digests);
