@@ -16,7 +16,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply mani
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-metrics families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -56,6 +56,10 @@ test-metrics: $(VENV)/weightcast ## Have a real Prometheus scrape a server and l
 	@if command -v prometheus >/dev/null && command -v promtool >/dev/null; then \
 	  $(BIN)/python -m pytest python/tests_metrics; \
 	else echo "not run: no prometheus (apt-get install prometheus)"; test -n "$(SKIP)"; fi
+
+test-gpu: $(VENV)/weightcast ## Publish from a CUDA GPU and update into one; fails where there is none
+	$(BIN)/python -m pytest python/tests_gpu
+	PYTHONPATH=python $(BIN)/python -m tests_gpu.speed --case qwen2.5-0.5b
 
 sim: ## Play a thousand random clusters against the protocol, then each mutant of it
 	cargo run --locked --release --quiet -p weightcast-cli -- sim --seeds 1000

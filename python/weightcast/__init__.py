@@ -41,6 +41,7 @@ from ._core import (
 )
 from .check import doctor
 from .condition import Condition, available, fresh, held
+from .follow import Follower
 from .handle import Handle, open
 from .layout import Layout, Part, part
 from .names import NameMap
@@ -57,6 +58,7 @@ __all__ = [
     "Difference",
     "DifferentRange",
     "DigestMismatch",
+    "Follower",
     "GroupBroken",
     "GroupDiverged",
     "Handle",

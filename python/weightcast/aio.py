@@ -101,6 +101,14 @@ class Handle:
         """As `Handle.update`. `progress` is called in the handle's thread."""
         return await self._run(self._handle.update, version, **options)
 
+    async def fetch(self, version: Selector | int | str = "latest", **options: Any) -> Updated:
+        """As `Handle.fetch`. `progress` is called in the handle's thread."""
+        return await self._run(self._handle.fetch, version, **options)
+
+    async def install(self) -> bool:
+        """As `Handle.install`. It runs in the handle's thread: nothing uses the tensors meanwhile."""
+        return await self._run(self._handle.install)
+
     async def list(self, **options: Any) -> Versions:
         """As `Handle.list`."""
         return await self._run(self._handle.list, **options)

@@ -14,6 +14,7 @@ from . import _core, logs, mappings, selector
 from ._core import Updated
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
+from .follow import Follower, SafePoint
 from .layout import Exchange, Layout
 from .progress import Progress, ProgressBar
 from .replica import Replica
@@ -97,11 +98,41 @@ class Handle:
         server's word that all shards agree, as in `wait_sealed`. With FP8, the
         weights are looked at once for their scales before that: neither that look nor the exchange
         of block maxima between ranks heeds the deadline (the process group's timeout does).
+
+        Tensors of a GPU are copied to host memory first, behind the work on the current stream, and may be
+        changed as soon as the call returns.
         """
         self._refuse_moved(self._layout, deadline)
+        self._copy_out(deadline)
         self._core.publish(version, deadline, seal)
         if self._layout is not None:
             self._layout.origins.publish()
+
+    def _copy_out(self, deadline: float) -> None:
+        """Brings host memory to what the tensors on devices hold."""
+        if self._layout is None or not self._layout.copies:
+            return
+        if (held := self._core.version) is not None:
+            reason = f"the host copies of what is to be published hold version {held[0]}: unpublish it first"
+            self._core.refuse(reason, deadline)
+        try:
+            self._layout.copies.out()
+        except RuntimeError as error:  # CUDA's own; other shards must not wait for this one
+            self._core.refuse(f"tensors could not be copied to host memory: {error}", deadline)
+
+    def _brought(self, bring: Callable[[], Updated], progress: Progress | None) -> Updated:
+        """Runs a call that fills the registered memory, and notes what the copies among that hold."""
+        copies = None if self._layout is None else self._layout.copies
+        try:
+            with _ending(progress):
+                brought = bring()
+        except BaseException:
+            if copies and self._core.version is None:
+                copies.ahead = False  # neither this version nor the one before
+            raise
+        if copies and brought.changed:
+            copies.ahead = True
+        return brought
 
     def wait_sealed(self, *, deadline: float = DEADLINE) -> None:
         """Waits until the published memory is digested, by all shards, and accepted.
@@ -148,8 +179,9 @@ class Handle:
         be published, not filled. `progress` is as in `update`."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        with _ending(progress):
-            return self._core.replicate(asked, deadline, progress)
+        brought = self._brought(lambda: self._core.replicate(asked, deadline, progress), progress)
+        self.install()
+        return brought
 
     def update(
         self,
@@ -174,6 +206,10 @@ class Handle:
         is `None` until the call returns; nobody may use it then. That copying is not broken off for
         the deadline, only after a minute; then the memory holds nothing.
 
+        Tensors of a GPU keep what they have until the version is in host memory, whole and verified; then
+        they are copied into, on the current stream, and the call returns when that is done. Work on
+        other streams must not use them meanwhile.
+
         `progress` is called in this thread as `progress(arrived, total)`, in bytes of this shard, a
         few times a second while a read is under way; the last time, if the memory has changed, with
         `arrived == total`. `progress_bar()` makes one. What it raises is raised when the update has
@@ -181,8 +217,73 @@ class Handle:
         `Exception`, such as `KeyboardInterrupt`, ends the update at once, as Ctrl-C does."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        with _ending(progress):
-            return self._core.update(asked, allow_rollback, staged, deadline, progress)
+        brought = self._brought(
+            lambda: self._core.update(asked, allow_rollback, staged, deadline, progress), progress
+        )
+        self.install()
+        return brought
+
+    def fetch(
+        self,
+        version: selector.Selector | int | str = "latest",
+        *,
+        deadline: float = DEADLINE,
+        allow_rollback: bool = False,
+        progress: Progress | None = None,
+    ) -> Updated:
+        """The first half of `update`: brings a version into the host copies, verified, and leaves the tensors
+        as they are until `install`. All tensors of the layout need a copy: they lie on a GPU, or the
+        layout was made with `beside=True`. `Handle.version` is then the version that the copies hold, and
+        that other replicas read."""
+        self._refuse_in_place()
+        asked = selector.parse(version)
+        self._refuse_moved(self._layout, deadline)
+        return self._brought(
+            lambda: self._core.update(asked, allow_rollback, False, deadline, progress), progress
+        )
+
+    def install(self) -> bool:
+        """The second half of `update`: copies what was fetched into the tensors. False if they have that
+        already. No call of the group: shards agree among themselves when they install. After an error
+        some tensors may have changed: call it again."""
+        copies = None if self._layout is None else self._layout.copies
+        if copies is None or not copies.ahead:
+            return False
+        copies.into()
+        return True
+
+    def follow(
+        self,
+        at: SafePoint | None = None,
+        *,
+        install: Callable[[], object] | None = None,
+        agree: Callable[[int], int] | None = None,
+    ) -> Follower:
+        """Has a thread fetch each new version as trainers publish them, and install it at safe points, so
+        that the code of an engine calls nothing.
+
+        `at` names the safe points: a torch module, each of whose forward passes begins with one; or a
+        function that is given the follower's `step`, and calls that, or has it called, wherever weights may
+        change; without it, call `Follower.step` yourself. The layout has all tensors beside it, as for
+        `fetch`. `install` is what puts a version in place (`LiveLayout.finish`); by default
+        `Handle.install`. Shards of one engine install at the same step: with several of them, `agree` takes
+        a number on all shards at every safe point, and returns the smallest (an all-reduce).
+
+        Until `Follower.stop`, the thread makes the calls of this handle; make no others."""
+        if self.replica.num_shards > 1 and agree is None:
+            raise _core.Misuse(
+                f"{self.replica.num_shards} shards would install at different steps: pass agree=, which "
+                "returns the smallest of all shards' numbers"
+            )
+        if install is None:
+            self._refuse_in_place()
+        return Follower(self, at, install, agree)
+
+    def _refuse_in_place(self) -> None:
+        if self._layout is None or not self._layout.all_beside:
+            raise _core.Misuse(
+                "bytes would land in tensors that are in use: register a layout made with beside=True"
+            )
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:
         """Which replicas hold which versions."""

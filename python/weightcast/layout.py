@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .memory import describe
+from .host_copies import HostCopies
+from .memory import checked, describe, on_device
 from .origins import Origins
 
 #: Replaces each int32 by the largest over all shards of the group. All of them call it together.
@@ -59,10 +60,13 @@ class Layout:
     """What one worker's memory holds, tensor by tensor.
 
     Numpy arrays and torch CPU tensors are taken as they are, without copying, and kept alive as
-    long as the layout or a handle that registered it.
+    long as the layout or a handle that registered it. Tensors of a GPU get a copy in page-locked host
+    memory, which is what is registered: `publish` copies out of the GPU, `update` copies into it. With
+    `beside`, torch tensors of the host get such a copy as well, so that they may be changed while their
+    copies are published, or used while a version is fetched.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, beside: bool = False) -> None:
         self._core = _core.Layout()
         #: Name, address and length of each tensor's bytes.
         self._places: list[tuple[str, int, int]] = []
@@ -70,6 +74,9 @@ class Layout:
         self.exchange: Exchange | None = None
         #: Whose memory it is; asked again when the layout is registered and used.
         self.origins = Origins()
+        self._beside = beside
+        #: Host memory beside tensors.
+        self.copies = HostCopies()
 
     def add(
         self,
@@ -87,7 +94,8 @@ class Layout:
         such as `BF16` or `F8_E4M3`) is for numpy arrays of types that numpy does not know.
         """
         name = parts if isinstance(parts, str) else f"buffer {len(self)}"
-        memory = describe(name, tensor, dtype)
+        copied = self._beside or on_device(tensor)
+        memory = describe(name, self.copies.of(checked(name, tensor)) if copied else tensor, dtype)
         if isinstance(parts, str):
             listed = [part(parts, shape=memory.shape)]
         else:
@@ -145,6 +153,11 @@ class Layout:
     def __len__(self) -> int:
         """Number of tensors."""
         return len(self._core)
+
+    @property
+    def all_beside(self) -> bool:
+        """Whether every tensor has a copy in host memory, so that a fetch changes none of them."""
+        return len(self.copies) == len(self)
 
     @property
     def nbytes(self) -> int:

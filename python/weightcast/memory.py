@@ -41,12 +41,19 @@ class Memory:
 
 
 def describe(name: str, tensor: Any, dtype: str | None = None) -> Memory:
-    """The memory of a numpy array or a torch CPU tensor; `name` is for messages."""
+    """The memory of a numpy array or a torch tensor on the host; `name` is for messages."""
     if isinstance(tensor, np.ndarray):
         return _numpy(name, tensor, dtype)
     if type(tensor).__module__.partition(".")[0] == "torch" or hasattr(tensor, "data_ptr"):
         return _torch(name, tensor, dtype)
     raise TypeError(f"{name}: a numpy array or a torch tensor is needed, not {type(tensor)}")
+
+
+def on_device(tensor: Any) -> bool:
+    """Whether it is a tensor of torch whose memory lies on a device such as a GPU."""
+    if isinstance(tensor, np.ndarray):
+        return False
+    return getattr(getattr(tensor, "device", None), "type", "cpu") not in ("cpu", "meta")
 
 
 def _numpy(name: str, array: np.ndarray, dtype: str | None) -> Memory:
@@ -63,6 +70,22 @@ def _numpy(name: str, array: np.ndarray, dtype: str | None) -> Memory:
 def _torch(name: str, tensor: Any, dtype: str | None) -> Memory:
     import torch
 
+    tensor = checked(name, tensor)
+    known = dtype or TORCH.get(str(tensor.dtype).removeprefix("torch."))
+    if known is None:
+        raise Misuse(f"{name}: dtype {tensor.dtype} is not known; pass dtype= with its real name")
+    shape = list(tensor.shape)
+    if known == "F4" and shape:
+        shape[-1] *= 2  # torch counts bytes of two elements
+    return Memory(tensor.reshape(-1).view(torch.uint8).numpy(), known, shape)
+
+
+def checked(name: str, tensor: Any) -> Any:
+    """A torch tensor; raises `Misuse` for what has no contiguous bytes of its own, wherever it lies."""
+    import torch
+
+    if isinstance(tensor, np.ndarray):
+        raise Misuse(f"{name}: a numpy array, which has no copy beside it; add torch.from_numpy(array)")
     if hasattr(tensor, "to_local"):
         raise Misuse(f"{name}: a DTensor; use weightcast.torch.layout(module), or add its to_local()")
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
@@ -76,20 +99,9 @@ def _torch(name: str, tensor: Any, dtype: str | None) -> Memory:
             f"{name}: a meta tensor, which has a shape and no memory; give it some (to_empty, or load "
             "the weights) before its layout is read"
         )
-    tensor = tensor.detach()
-    if tensor.device.type != "cpu":
-        raise Misuse(
-            f"{name}: on device {tensor.device}; this release moves CPU memory: publish a CPU copy"
-        )
     if not tensor.is_contiguous():
         raise Misuse(_not_contiguous(name, tensor.shape, tensor.stride()))
-    known = dtype or TORCH.get(str(tensor.dtype).removeprefix("torch."))
-    if known is None:
-        raise Misuse(f"{name}: dtype {tensor.dtype} is not known; pass dtype= with its real name")
-    shape = list(tensor.shape)
-    if known == "F4" and shape:
-        shape[-1] *= 2  # torch counts bytes of two elements
-    return Memory(tensor.reshape(-1).view(torch.uint8).numpy(), known, shape)
+    return tensor.detach()
 
 
 def _not_contiguous(name: str, shape: Any, strides: Any) -> str:

@@ -31,6 +31,7 @@ def layout(
     names: NameMap | None = None,
     rename: Rename | None = None,
     buffers: bool = True,
+    beside: bool = False,
     expect: Any = None,
 ) -> layouts.Layout:
     """The layout of a module's local tensors, in place, under the names of its checkpoint: parameters,
@@ -44,7 +45,8 @@ def layout(
     weights are listed once, under their first name, as in published checkpoints. `names` says what the
     checkpoint calls a parameter, or what it keeps apart that the module stacks; without it, what
     transformers models need (`weightcast.names`). `rename` maps a published name to another, or to None
-    to leave it out. `expect` is a catalog (a mapping, or a
+    to leave it out. Parameters on a GPU get a copy in host memory, and with `beside` those on the host too
+    (see `weightcast.Layout`). `expect` is a catalog (a mapping, or a
     directory of safetensors: see `weightcast.adapters.catalog.catalog_of`) that must be met name by
     name and shape by shape; what is left over on either side is an error.
 
@@ -53,7 +55,7 @@ def layout(
     """
     if isinstance(module, DistributedDataParallel):
         module = module.module
-    listed = layouts.Layout()
+    listed = layouts.Layout(beside=beside)
     meshes: list[DeviceMesh] = []
     published: dict[str, Entry] = {}
     names = names or map_of(module)

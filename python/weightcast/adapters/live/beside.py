@@ -2,24 +2,25 @@
 
 import torch
 
+from ...host_copies import HostCopies
+
 
 class Beside:
-    """For each piece of a parameter, host memory of the same size."""
+    """For each piece of a parameter, host memory of the same size; page-locked if the piece lies on a GPU."""
 
     def __init__(self) -> None:
-        self._pairs: dict[tuple[int, tuple[int, ...]], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._memory: dict[tuple[int, tuple[int, ...]], torch.Tensor] = {}
+        self._copies = HostCopies()
 
     def of(self, place: torch.Tensor) -> torch.Tensor:
         """The memory beside `place`, a contiguous view of a parameter; the same when asked again."""
         key = (place.data_ptr(), tuple(place.shape))
-        if key not in self._pairs:
-            memory = torch.empty(place.shape, dtype=place.dtype, device="cpu")
+        if key not in self._memory:
+            self._memory[key] = self._copies.of(place)
             # Padding within the piece is nothing that arrives.
-            memory.copy_(place)
-            self._pairs[key] = (place, memory)
-        return self._pairs[key][1]
+            self._memory[key].copy_(place)
+        return self._memory[key]
 
     def install(self) -> None:
-        """Copies everything into the parameters."""
-        for place, memory in self._pairs.values():
-            place.copy_(memory)
+        """Copies everything into the parameters, and returns when the copies are complete."""
+        self._copies.into()

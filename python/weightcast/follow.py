@@ -1,0 +1,153 @@
+"""Following: a thread fetches each new version, and the engine's own code calls nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .condition import available
+from .selector import at_least
+
+if TYPE_CHECKING:
+    from .handle import Handle
+
+log = logging.getLogger("weightcast")
+
+#: A torch module, or what has a function called at each safe point.
+SafePoint = Any
+
+#: Seconds after which a wait for a version begins anew: so long a `stop` may take, and a new training run
+#: whose numbers begin again may wait.
+PATIENCE = 2.0
+#: Seconds that a fetch may take.
+FETCHING = 600.0
+#: Errors that trying again does not end.
+FOR_GOOD = (_core.Misuse, _core.LayoutMismatch, _core.NoRoom)
+
+
+class Follower:
+    """Keeps the tensors of one shard on the newest version. Made by `Handle.follow`.
+
+    A version is fetched beside the tensors while they are used. The next safe point installs it; only then
+    the next one is fetched. What a fetch fails with is logged and tried again; an error that trying again
+    does not end is raised at the next safe point, rather than leaving an engine behind for ever.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        at: SafePoint | None,
+        install: Callable[[], object] | None,
+        agree: Callable[[int], int] | None,
+    ) -> None:
+        self._handle, self._install = handle, install or handle.install
+        # With an `install` of its own, what is registered lies beside the tensors already.
+        self._fetch = handle.fetch if install is None else handle.update
+        self._agree = agree or (lambda number: number)
+        #: The version that the tensors hold; None before the first.
+        self.version: int | None = None
+        #: What ended the thread, if it has ended by itself.
+        self.error: Exception | None = None
+        self._ready: int | None = None
+        self._changed = threading.Condition()
+        self._stopping = self._appeared = False
+        self._unhook = _hook(at, self.step)
+        self._thread = threading.Thread(target=self._run, name="weightcast-follow", daemon=True)
+        self._thread.start()
+
+    def step(self) -> bool:
+        """A safe point: nothing uses the tensors until it returns. Installs what has been fetched, if all
+        shards have it; true if so. Raises what ended the thread. After `stop` it does nothing."""
+        if self._stopping:
+            return False
+        with self._changed:
+            ready, error = self._ready, self.error
+        # All shards take part, also one that will raise: versions from 1, and 0 for none.
+        everywhere = self._agree(0 if ready is None else ready + 1)
+        if error is not None:
+            raise error
+        if ready is None or everywhere != ready + 1:
+            return False
+        self._install()
+        with self._changed:
+            self.version, self._ready = ready, None
+            self._changed.notify_all()
+        return True
+
+    def stop(self) -> None:
+        """Ends the hook, and the thread after the call of the handle that is under way: then the handle is
+        the caller's again. All shards stop between the same two safe points."""
+        self._unhook()
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._bring()
+        except Exception as error:
+            log.error("following %s has ended: %s", self._handle.model, error)
+            with self._changed:
+                self.error = error
+
+    def _bring(self) -> None:
+        """Waits a while for a newer version, fetches one if there is one, and waits until it is installed."""
+        handle, held = self._handle, self._handle.version
+        try:
+            self._await(0 if held is None else held + 1)
+            if held is not None or self._appeared:
+                if self._fetch(deadline=FETCHING).changed:
+                    self._hand_over(handle.version)
+        except FOR_GOOD:
+            raise
+        except _core.WeightcastError as error:
+            log.warning("following %s: %s; trying again", handle.model, error)
+            self._rest()
+
+    def _await(self, newer: int) -> None:
+        """Waits for a version of at least this number, in the newest run. A run may have begun anew with
+        smaller numbers: whatever comes of the wait, a fetch says whether there is a newer one."""
+        self._appeared = False
+        try:
+            self._handle.wait(available(at_least(newer)), deadline=PATIENCE)
+            self._appeared = True
+        except _core.Timeout:
+            pass
+        except _core.VersionUnavailable:  # said at once
+            self._rest()
+
+    def _rest(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, PATIENCE)
+
+    def _hand_over(self, version: int | None) -> None:
+        with self._changed:
+            self._ready = version
+            self._changed.wait_for(lambda: self._stopping or self._ready is None)
+
+
+def _hook(at: SafePoint | None, step: Callable[[], bool]) -> Callable[[], object]:
+    """Has `step` called at the safe points; returns what ends that, where there is such a thing."""
+    if at is None:
+        return _nothing
+    before_forward = getattr(at, "register_forward_pre_hook", None)
+    if before_forward is None:
+        at(step)
+        return _nothing
+    remove: Callable[[], object] = before_forward(lambda *_: _nothing(step())).remove
+    return remove
+
+
+def _nothing(*_: object) -> None:
+    """Also what a hook returns, so that arguments of the forward pass stay as they are."""
