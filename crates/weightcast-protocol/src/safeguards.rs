@@ -167,6 +167,10 @@ pub enum Safeguard {
     AdmittedFirst,
     /// An engine that starts obeys no driver before the newest (E4).
     StartFenced,
+    /// A driver that has a successor commits nothing (E4).
+    NewestCommits,
+    /// The fleet's version is that of the last commit, not the largest (E4).
+    LastCommit,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

@@ -152,6 +152,20 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: doubting,
     },
     UpdateMutant {
+        name: "late_commit",
+        what: "a commit of a driver that has a successor counts",
+        found_by: &["E4"],
+        off: &[Safeguard::NewestCommits],
+        scenario: forgetting,
+    },
+    UpdateMutant {
+        name: "largest_version",
+        what: "a fleet's version is the largest that was committed, though it went back",
+        found_by: &["E4"],
+        off: &[Safeguard::LastCommit],
+        scenario: going_back,
+    },
+    UpdateMutant {
         name: "fleet_unheld",
         what: "an engine of a fleet installs before the verdict",
         found_by: &["E4"],
@@ -233,6 +247,18 @@ fn leaving(options: UpdateOptions) -> UpdateOptions {
     let options = UpdateOptions { lease, register_deadline, ..fleet(options) };
     let options = options.with(UpdateFault::DriverDies, 16).with(UpdateFault::LinkCut, 16);
     options.with(UpdateFault::RegisterAway, 12)
+}
+
+/// Jobs die while what drivers say to the register is under way, so that no engine remembers what was staged.
+fn forgetting(options: UpdateOptions) -> UpdateOptions {
+    let options = fleet(UpdateOptions { forgetful: true, failing: 0, lost: 0, ..options });
+    let options = UpdateOptions { publish_every: Span::from_secs(6), ..options };
+    options.only(UpdateFault::JobDies, 8)
+}
+
+/// Fleets go back to earlier versions, and engines start with any.
+fn going_back(options: UpdateOptions) -> UpdateOptions {
+    UpdateOptions { rollbacks: 500, ..waking(options) }
 }
 
 fn waking(options: UpdateOptions) -> UpdateOptions {

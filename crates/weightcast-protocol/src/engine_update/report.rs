@@ -24,7 +24,7 @@ pub struct EngineReport {
     pub asleep: bool,
     /// The fleet's update that has begun here and is not over.
     pub transaction: Option<FleetTransaction>,
-    /// The version that the last update was to bring, fleet's or not.
+    /// The version that `transaction` is to bring, or the last update of this engine alone.
     pub offered: Option<Version>,
 }
 
@@ -33,6 +33,9 @@ impl EngineReport {
     /// one worker; all else has to be so at all of them.
     pub fn of_all<'a>(workers: impl IntoIterator<Item = &'a EngineReport>) -> Self {
         let join = |one: EngineReport, other: &EngineReport| EngineReport {
+            // A fleet may go back to an earlier version: what is offered is known by its update, not by its number.
+            transaction: one.transaction.max(other.transaction),
+            offered: if other.transaction > one.transaction { other.offered } else { one.offered },
             seen: one.seen.max(other.seen),
             ready: one.ready.filter(|version| other.ready == Some(*version)),
             old: one.old.filter(|version| other.old == Some(*version)),
@@ -40,8 +43,6 @@ impl EngineReport {
             paused: one.paused || other.paused,
             serving: one.serving && other.serving,
             asleep: one.asleep || other.asleep,
-            transaction: one.transaction.max(other.transaction),
-            offered: one.offered.max(other.offered),
         };
         let mut workers = workers.into_iter();
         workers.next().map_or(Self::default(), |first| workers.fold(*first, join))

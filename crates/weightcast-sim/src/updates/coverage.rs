@@ -45,6 +45,10 @@ update_points! {
     SteppedDown: "a driver found a later driver, and stopped";
     /// A fleet committed.
     Committed: "a fleet committed";
+    /// A commit of an earlier driver came too late.
+    CommitTooLate: "a commit of a lost driver was refused";
+    /// A fleet went back to an earlier version.
+    RolledBack: "a fleet went back to an earlier version";
     /// A fleet aborted.
     Aborted: "a fleet aborted";
     /// The driver of a fleet ended in doubt.

@@ -36,6 +36,8 @@ macro_rules! update_faults {
 update_faults! {
     /// An engine dies, and is started again.
     EngineDies: "engine died", 2;
+    /// All engines and drivers die once the driver has sent a commit, which is late; then they are started again.
+    JobDies: "job died with a commit under way", 1;
     /// A worker stands still in the middle of whatever it does.
     WorkerWedged: "worker wedged", 4;
     /// A worker takes long for each step.
@@ -50,6 +52,8 @@ update_faults! {
     DriverSuspended: "driver suspended", 2;
     /// Nobody reaches the register.
     RegisterAway: "register out of reach", 2;
+    /// What is said to the register waits on the way, for longer than some drivers live.
+    RegisterSlow: "words to the register late", 2;
     /// An engine and all drivers do not reach each other.
     LinkCut: "engine out of reach", 3;
     /// A bit flips while bytes are installed.
@@ -89,6 +93,12 @@ pub struct UpdateOptions {
     pub failing: u64,
     /// Engines that start late.
     pub joiners: u32,
+    /// How long the trainer takes for a version at most.
+    pub publish_every: Span,
+    /// How many of a thousand times the trainer goes back to an earlier version.
+    pub rollbacks: u64,
+    /// A driver that starts is told of no version before the next one is published; until then it keeps to the fleet's.
+    pub forgetful: bool,
     /// For how long faults strike.
     pub fault_time: Span,
     /// How long all may take to come right after that.
@@ -127,11 +137,20 @@ impl UpdateOptions {
             delay: Span::from_millis(rng.between(2, 60)),
             failing: if rng.chance(400) { 0 } else { rng.below(40) },
             joiners: rng.below(u64::from(engines)) as u32 * rng.below(2) as u32,
+            publish_every: Span::from_millis(rng.between(1_500, 3_500)),
+            rollbacks: if rng.chance(500) { 0 } else { rng.between(100, 500) },
+            forgetful: rng.chance(300),
             fault_time: Span::from_millis(rng.between(4_000, 9_000)),
             quiet_time: Span::from_secs(14),
             faults: faults(rng),
             safeguards: Safeguards::default(),
         }
+    }
+
+    /// The same with one kind of fault.
+    pub fn only(mut self, kind: UpdateFault, most: u64) -> Self {
+        self.faults.clear();
+        self.with(kind, most)
     }
 
     /// The same, with another bound for one kind of fault.

@@ -30,8 +30,14 @@ pub(super) struct UpdateWorld {
     pub(super) register: FleetRegister,
     /// Nobody reaches the register until then.
     pub(super) register_away: Time,
-    /// The trainer's newest version.
+    /// Words to the register wait on the way until then.
+    pub(super) register_slow: Time,
+    /// The job dies with the next commit, and takes so long to start again.
+    pub(super) doomed: Option<Span>,
+    /// The trainer's newest version, and the one that is to be served.
+    pub(super) published: u64,
     pub(super) target: u64,
+    pub(super) published_at: Time,
     pub(super) calm: bool,
     pub(super) report: UpdateReport,
     checkers: Vec<Box<dyn UpdateChecker>>,
@@ -54,7 +60,11 @@ impl UpdateWorld {
             drivers: Vec::new(),
             register: FleetRegister::new(version(1), options.safeguards),
             register_away: Time(0),
+            register_slow: Time(0),
+            doomed: None,
+            published: 1,
             target: 1,
+            published_at: Time(0),
             calm: false,
             report: UpdateReport { seed, ..UpdateReport::default() },
             checkers: update_checkers(),
@@ -79,7 +89,7 @@ impl UpdateWorld {
         let mut at = 300;
         while at < faults_ms {
             self.plan_ms(at, UpdateEvent::Published);
-            at += self.rng.between(800, 2_500);
+            at += self.rng.between(800, self.options.publish_every.0 / 1_000_000);
         }
         for kind in UpdateFault::ALL {
             let most = self.options.faults.get(kind).copied().unwrap_or_default();
@@ -152,10 +162,21 @@ impl UpdateWorld {
             UpdateEvent::EngineWakes(at) => self.wake(at),
             UpdateEvent::DriverStarts => self.start_driver(),
             UpdateEvent::DriverEnds(driver) => self.end_driver(driver),
-            UpdateEvent::Published => self.target += 1,
+            UpdateEvent::Published => self.publish(),
             UpdateEvent::Look => self.look(),
             UpdateEvent::Fault(kind) => self.strike(kind),
             UpdateEvent::Calm => self.calm_down(),
+        }
+    }
+
+    /// The trainer has a new version, or goes back to an earlier one.
+    fn publish(&mut self) {
+        self.published_at = self.now;
+        if !self.calm && self.rng.chance(self.options.rollbacks) {
+            self.target = self.rng.between(1, self.published);
+        } else {
+            self.published += 1;
+            self.target = self.published;
         }
     }
 

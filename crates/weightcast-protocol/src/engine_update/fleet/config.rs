@@ -54,7 +54,8 @@ pub enum FleetEnd {
     Committed,
     /// Decided: every engine that serves, serves what it served before.
     Aborted,
-    /// The register was out of reach. Prepared engines stand still, and find out by themselves.
+    /// The register was out of reach. Prepared engines stand still, and find out by themselves. The driver's commit may
+    /// still be under way: the driver asks the register for a new number before it goes on.
     InDoubt,
 }
 

@@ -53,21 +53,37 @@ impl FleetRegister {
         self.drivers
     }
 
-    /// Writes a verdict, unless there is one; returns the one that counts. `version` is what a commit is about.
+    /// Writes a verdict, unless there is one; returns the one that counts. `version` is what a commit is about. A commit of
+    /// an earlier driver than the newest becomes an abort.
     pub fn decide(
         &mut self,
         transaction: FleetTransaction,
         verdict: FleetVerdict,
         version: Version,
     ) -> FleetVerdict {
-        let first = self.verdicts.entry(transaction).or_insert(verdict);
-        if !self.safeguards.on(Safeguard::FirstVerdict) {
-            *first = verdict;
+        let first =
+            self.verdict(transaction).filter(|_| self.safeguards.on(Safeguard::FirstVerdict));
+        first.unwrap_or_else(|| self.write(transaction, verdict, version))
+    }
+
+    /// A driver that has a successor commits nothing any more: the successor has asked the engines, and where none of them
+    /// remembers the update, it has them serve the version of before.
+    fn write(
+        &mut self,
+        transaction: FleetTransaction,
+        wanted: FleetVerdict,
+        version: Version,
+    ) -> FleetVerdict {
+        let late =
+            transaction.driver < self.drivers && self.safeguards.on(Safeguard::NewestCommits);
+        let verdict = if late { FleetVerdict::Abort } else { wanted };
+        if verdict == FleetVerdict::Commit {
+            // A fleet may go back to an earlier version.
+            let largest = self.version.filter(|_| !self.safeguards.on(Safeguard::LastCommit));
+            self.version = largest.max(Some(version));
         }
-        if *first == FleetVerdict::Commit {
-            self.version = self.version.max(Some(version));
-        }
-        *first
+        self.verdicts.insert(transaction, verdict);
+        verdict
     }
 
     /// The version of the last commit.

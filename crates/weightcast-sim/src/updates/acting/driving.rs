@@ -16,7 +16,7 @@ const AGAIN: Span = Span::from_millis(100);
 
 impl UpdateWorld {
     pub(in crate::updates) fn start_driver(&mut self) {
-        self.drivers.push(SimDriver::new());
+        self.drivers.push(SimDriver::new(self.now));
         let driver = self.drivers.len() - 1;
         self.plan_in(TICK, UpdateEvent::Tick(driver));
     }
@@ -189,6 +189,9 @@ impl UpdateWorld {
             FleetOutput::Abandon { engine, order } => self.abandon(driver, engine, order),
             FleetOutput::Decide { transaction, verdict } => {
                 let number = self.drivers[driver].version;
+                if verdict == FleetVerdict::Commit {
+                    self.meet_doom();
+                }
                 self.ask(UpdateAsker::Driver(driver), transaction, verdict, number);
             }
             FleetOutput::Ended(result) => self.fleet_ended(driver, &result),

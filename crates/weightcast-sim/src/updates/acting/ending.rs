@@ -49,6 +49,9 @@ impl UpdateWorld {
             }
         }
         self.rest(driver, 0);
+        if result.end == FleetEnd::InDoubt {
+            self.drivers[driver].work = DriverWork::Numberless;
+        }
     }
 
     fn count_outcome(&mut self, outcome: &UpdateOutcome, number: u64) {

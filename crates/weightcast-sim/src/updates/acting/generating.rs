@@ -59,7 +59,7 @@ impl UpdateWorld {
         match self.rng.below(4) {
             0 => None,
             1 => Some(committed),
-            _ => Some(self.rng.between(1, committed)),
+            _ => Some(self.rng.between(1, self.published)),
         }
     }
 
@@ -130,9 +130,8 @@ impl UpdateWorld {
             let point = if kept { UpdatePoint::MixedSequence } else { UpdatePoint::Recomputed };
             self.reach(point);
         }
-        let committed = self.register.version().map(|version| version.number);
-        let committed = committed.filter(|_| self.options.fleet);
-        self.observe(&UpdateFact::Token { engine: at.engine, parts: &parts, committed, mixed });
+        let fleet = self.options.fleet;
+        self.observe(&UpdateFact::Token { engine: at.engine, parts: &parts, fleet, mixed });
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a driver does next: a roll call, what a lost driver has left, engines apart, or a fleet.
 
-use weightcast_protocol::Span;
 use weightcast_protocol::engine_update::{
     EngineReport, EngineUpdate, FleetConfig, FleetMember, FleetTransaction, FleetUpdate,
     FleetVerdict, InstallMeans, UpdateAttempt, UpdateConfig,
 };
+use weightcast_protocol::{Span, Version};
 
 use crate::updates::coverage::UpdatePoint;
 use crate::updates::parts::driver::{DrivenUpdate, DriverWork};
@@ -119,9 +119,10 @@ impl UpdateWorld {
             return self.rest(driver, 200);
         }
         let fleet = self.register.version();
+        let target = self.target_of(driver);
         let awake = reports.iter().filter(|(_, report)| !report.asleep);
         let old = |report: &EngineReport| report.ready.filter(|ready| Some(*ready) == fleet);
-        if Some(version(self.target)) > fleet {
+        if target != fleet {
             let member = |(engine, report): &(u32, EngineReport)| FleetMember {
                 engine: *engine,
                 workers: self.options.workers,
@@ -196,14 +197,21 @@ impl UpdateWorld {
         FleetConfig { update, transaction, members, prepare, decide, ask_every }
     }
 
+    /// The version to which a driver brings its fleet.
+    fn target_of(&self, driver: usize) -> Option<Version> {
+        let told = self.published_at >= self.drivers[driver].started || !self.options.forgetful;
+        if told { Some(version(self.target)) } else { self.register.version() }
+    }
+
     fn update_fleet(&mut self, driver: usize, members: Vec<FleetMember>) {
-        let config = self.fleet_config(driver, self.target, members);
+        let target = self.target_of(driver).map_or(1, |version| version.number);
+        let config = self.fleet_config(driver, target, members);
         self.drivers[driver].transactions += 1;
         let SimNumbers { driver: number, transactions } = self.numbers(driver);
         let transaction = FleetTransaction { driver: number, number: transactions };
         let config = FleetConfig { transaction, ..config };
         self.bound(driver, config.bound());
-        let (now, target) = (self.now, self.target);
+        let now = self.now;
         self.tell(|| format!("driver {driver}: brings {target} to the fleet, as {transaction:?}"));
         self.drivers[driver].work = DriverWork::Fleet(Box::new(FleetUpdate::new(config, now)));
     }

@@ -18,6 +18,7 @@ impl UpdateWorld {
         self.tell(|| format!("fault: {} (engine {engine}, {span})", kind.name()));
         match kind {
             UpdateFault::EngineDies => self.kill_engine(engine, span),
+            UpdateFault::JobDies => self.doomed = Some(span),
             UpdateFault::EngineSleeps if self.engines[engine].alive => {
                 let at = self.engines[engine].at(engine);
                 if !self.engines[engine].asleep {
@@ -47,8 +48,19 @@ impl UpdateWorld {
                 }
             }
             UpdateFault::RegisterAway => self.register_away = self.now + Span(span.0 * 2),
+            UpdateFault::RegisterSlow => self.register_slow = self.now + Span(span.0 * 2),
             UpdateFault::LinkCut => self.engines[engine].cut_until = until,
             UpdateFault::Cancelled => self.cancel(),
+        }
+    }
+
+    /// The job dies, if it is to; what its driver has just said to the register is late.
+    pub(super) fn meet_doom(&mut self) {
+        if let Some(span) = self.doomed.take() {
+            self.register_slow = self.now + Span(span.0 * 3);
+            (0..self.engines.len()).for_each(|engine| self.kill_engine(engine, span));
+            self.end_driver_now();
+            self.plan_in(span, UpdateEvent::DriverStarts);
         }
     }
 
@@ -102,7 +114,7 @@ impl UpdateWorld {
     pub(in crate::updates) fn calm_down(&mut self) {
         self.calm = true;
         (self.options.lost, self.options.failing) = (0, 0);
-        self.register_away = self.now;
+        (self.register_away, self.register_slow) = (self.now, self.now);
         let now = self.now;
         for engine in &mut self.engines {
             engine.cut_until = now;
@@ -111,6 +123,7 @@ impl UpdateWorld {
                 worker.flips = false;
             }
         }
+        self.doomed = None;
         self.end_driver_now();
         self.plan_in(Span::from_millis(100), UpdateEvent::DriverStarts);
         self.tell(|| "faults cease".to_owned());

@@ -5,6 +5,8 @@ use weightcast_protocol::engine_update::{
     FleetTransaction, FleetVerdict, StepAnswer, StepOrder, UpdateAttempt,
 };
 
+use crate::updates::checkers::UpdateFact;
+use crate::updates::coverage::UpdatePoint;
 use crate::updates::parts::queue::{AnswerKey, EngineLife, StepOrderKey, UpdateAsker, UpdateEvent};
 use crate::updates::world::{UpdateWorld, version};
 
@@ -70,6 +72,7 @@ impl UpdateWorld {
         }
         let most = self.options.delay.0 / 1_000;
         let delay = Span(self.rng.between(500, most.max(500)) * 1_000);
+        let delay = Span(delay.0 + (self.register_slow - self.now).0);
         self.plan_in(delay, UpdateEvent::Ask { from, transaction, verdict, number });
     }
 
@@ -83,7 +86,18 @@ impl UpdateWorld {
         if self.register_away > self.now {
             return;
         }
-        let verdict = self.register.decide(transaction, verdict, version(number));
+        let before = self.register.verdict(transaction);
+        let (wanted, held) = (verdict, self.register.version());
+        let verdict = self.register.decide(transaction, wanted, version(number));
+        if verdict == FleetVerdict::Commit && before != Some(verdict) {
+            self.observe(&UpdateFact::Committed { version: number });
+            if Some(version(number)) < held {
+                self.reach(UpdatePoint::RolledBack);
+            }
+        }
+        if before.is_none() && verdict != wanted {
+            self.reach(UpdatePoint::CommitTooLate);
+        }
         self.tell(|| format!("register: {transaction:?} is {verdict:?} for {from:?}"));
         if !self.is_lost() {
             let most = self.options.delay.0 / 1_000;

@@ -2,10 +2,37 @@
 
 use crate::updates::checkers::{UpdateChecker, UpdateFact};
 
-#[derive(Default)]
 pub(super) struct OneVersion {
-    /// The newest version that an engine of the fleet has generated from, and that engine.
-    newest: (u64, usize),
+    /// Versions in the order in which the fleet was committed to them. One that it went back to is there twice.
+    commits: Vec<u64>,
+    /// The last of these that an engine of the fleet has generated from, and that engine.
+    newest: (usize, usize),
+}
+
+impl Default for OneVersion {
+    fn default() -> Self {
+        Self { commits: vec![1], newest: (0, 0) }
+    }
+}
+
+impl OneVersion {
+    fn served(&mut self, engine: usize, version: u64) -> Option<String> {
+        let Some(at) = self.commits.iter().rposition(|committed| *committed == version) else {
+            let commits = &self.commits;
+            return Some(format!("engine {engine} serves {version}; the fleet was at {commits:?}"));
+        };
+        let (newest, other) = self.newest;
+        if at < newest {
+            let newest = self.commits[newest];
+            return Some(format!(
+                "engine {engine} serves {version} after engine {other} served {newest}"
+            ));
+        }
+        if at > newest {
+            self.newest = (at, engine);
+        }
+        None
+    }
 }
 
 impl UpdateChecker for OneVersion {
@@ -14,22 +41,15 @@ impl UpdateChecker for OneVersion {
     }
 
     fn observe(&mut self, fact: &UpdateFact<'_>) -> Option<String> {
-        let UpdateFact::Token { engine, parts, committed: Some(committed), .. } = fact else {
-            return None;
-        };
-        let version = parts[0].weights?;
-        if version > *committed {
-            return Some(format!("engine {engine} serves {version}; the fleet is at {committed}"));
+        match fact {
+            UpdateFact::Committed { version } => {
+                self.commits.push(*version);
+                None
+            }
+            UpdateFact::Token { engine, parts, fleet: true, .. } => {
+                self.served(*engine, parts[0].weights?)
+            }
+            _ => None,
         }
-        if version < self.newest.0 {
-            let (newest, other) = self.newest;
-            return Some(format!(
-                "engine {engine} serves {version} after engine {other} served {newest}"
-            ));
-        }
-        if version > self.newest.0 {
-            self.newest = (version, *engine);
-        }
-        None
     }
 }

@@ -27,9 +27,11 @@ pub(super) struct TokenPart {
 /// Something that happened.
 #[derive(Debug)]
 pub(super) enum UpdateFact<'a> {
-    /// An engine has generated a token. `committed` is the fleet's version, if there is a fleet; `mixed`: sequences of
-    /// several versions are declared.
-    Token { engine: usize, parts: &'a [TokenPart], committed: Option<u64>, mixed: bool },
+    /// An engine has generated a token. `fleet`: all engines serve one version; `mixed`: sequences of several versions are
+    /// declared.
+    Token { engine: usize, parts: &'a [TokenPart], fleet: bool, mixed: bool },
+    /// The register has first heard that a fleet goes on to this version, or back to it.
+    Committed { version: u64 },
     /// A worker starts; the register has numbered drivers up to `newest`.
     Started { at: EngineLife, worker: u32, newest: u64 },
     /// An order arrives at a worker.

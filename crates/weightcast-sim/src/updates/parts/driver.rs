@@ -49,6 +49,7 @@ pub(crate) struct GivenOrder {
 pub(crate) struct SimDriver {
     pub(crate) number: u64,
     pub(crate) alive: bool,
+    pub(crate) started: Time,
     pub(crate) suspended_until: Time,
     /// Was suspended: what it does may last longer than it should.
     pub(crate) disturbed: bool,
@@ -74,10 +75,11 @@ pub(crate) struct SimDriver {
 }
 
 impl SimDriver {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(started: Time) -> Self {
         Self {
             number: 0,
             alive: true,
+            started,
             suspended_until: Time(0),
             disturbed: false,
             work: DriverWork::Numberless,

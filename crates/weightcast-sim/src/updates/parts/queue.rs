@@ -56,7 +56,7 @@ pub(crate) enum UpdateEvent {
     DriverStarts,
     /// A driver that lived beside another one dies.
     DriverEnds(usize),
-    /// The trainer has a new version.
+    /// The trainer has a new version, or goes back to an earlier one.
     Published,
     /// The world is looked at.
     Look,
