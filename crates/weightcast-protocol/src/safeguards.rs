@@ -171,6 +171,10 @@ pub enum Safeguard {
     NewestCommits,
     /// The fleet's version is that of the last commit, not the largest (E4).
     LastCommit,
+    /// An answer that was kept for a repeated order does not outlive a sleep (E5).
+    SleepForgets,
+    /// A new sequence does not begin with the caches of other weights (E3).
+    PrefixesForgotten,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

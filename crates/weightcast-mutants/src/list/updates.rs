@@ -166,6 +166,20 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: going_back,
     },
     UpdateMutant {
+        name: "answers_outlive_sleep",
+        what: "a step counts as done that sleep has undone",
+        found_by: &["E5"],
+        off: &[Safeguard::SleepForgets],
+        scenario: sleeping,
+    },
+    UpdateMutant {
+        name: "prefixes_kept",
+        what: "new sequences begin with the old version's prefix caches, where sequences may be mixed",
+        found_by: &["E3"],
+        off: &[Safeguard::PrefixesForgotten],
+        scenario: mixed,
+    },
+    UpdateMutant {
         name: "fleet_unheld",
         what: "an engine of a fleet installs before the verdict",
         found_by: &["E4"],
@@ -229,6 +243,15 @@ fn split(options: UpdateOptions) -> UpdateOptions {
 /// Caches must not outlive an update.
 fn unmixed(options: UpdateOptions) -> UpdateOptions {
     UpdateOptions { mode: PauseMode::Keep { mixed: false }, ..options }
+}
+
+fn mixed(options: UpdateOptions) -> UpdateOptions {
+    UpdateOptions { mode: PauseMode::Keep { mixed: true }, ..options }
+}
+
+/// Answers are lost, and engines sleep.
+fn sleeping(options: UpdateOptions) -> UpdateOptions {
+    UpdateOptions { lost: 350, workers: 1, ..options }.with(UpdateFault::EngineSleeps, 16)
 }
 
 fn flipping(options: UpdateOptions) -> UpdateOptions {

@@ -83,7 +83,7 @@ impl UpdateConfig {
         Span((course + 2 * end).saturating_mul(u64::from(self.retries) + 1))
     }
 
-    /// Whether caches outlive the update.
+    /// Whether the caches of sequences that go on outlive the update.
     pub fn keeps_caches(&self) -> bool {
         self.mode == PauseMode::Keep { mixed: true }
     }

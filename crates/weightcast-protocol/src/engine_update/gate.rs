@@ -119,6 +119,11 @@ impl EngineGate {
         (self.asleep, self.paused) = (true, true);
         (self.staged, self.open) = (None, false);
         self.transaction = None;
+        if self.safeguards.on(Safeguard::SleepForgets) {
+            // What was done is undone: whoever asks once more is told so.
+            let asleep = StepAnswer::Failed(StepFailure::Asleep);
+            self.answered = self.answered.map(|(attempt, _)| (attempt, asleep));
+        }
         if let Some(order) = self.running.take() {
             self.answer(order.attempt, StepAnswer::Failed(StepFailure::Asleep));
         }

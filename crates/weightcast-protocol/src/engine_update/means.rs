@@ -21,7 +21,7 @@ pub enum PauseMode {
     /// They stand still, and go on after the update. Their caches are computed anew, unless `mixed` allows sequences of
     /// several versions.
     Keep {
-        /// Sequences go on with the caches that they have. Each sequence says which of its tokens are of which version.
+        /// Sequences go on with the caches that they have; new ones begin with none of these. Each sequence says which of its tokens are of which version.
         mixed: bool,
     },
 }

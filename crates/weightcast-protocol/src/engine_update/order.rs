@@ -21,7 +21,8 @@ pub struct StepOrder {
     pub old: Option<Version>,
     /// Where bytes land.
     pub means: InstallMeans,
-    /// `Invalidate` keeps caches, and marks in each sequence where the new version begins.
+    /// `Invalidate` keeps the caches of sequences that go on, and marks in each where the new version begins. Caches that a
+    /// new sequence could begin with are forgotten even then.
     pub keep_caches: bool,
     /// The fleet's update that the order belongs to.
     pub transaction: Option<FleetTransaction>,

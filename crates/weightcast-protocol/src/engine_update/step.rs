@@ -21,7 +21,7 @@ pub enum UpdateStep {
     PostProcess,
     /// Compare what the live parameters hold now with what the version is.
     Verify,
-    /// Forget caches that were computed with other weights.
+    /// Forget caches that were computed with other weights; of sequences that go on, only if the order says so.
     Invalidate,
     /// Tell the engine which version it holds.
     Stamp,

@@ -146,8 +146,8 @@ impl UpdateWorld {
             UpdateEvent::Order { to, worker, from, order } => {
                 self.hear_order(to, worker, from, order.0);
             }
-            UpdateEvent::Answer { to, from, worker, attempt, answer } => {
-                self.hear_answer(to, from, worker, attempt, answer.0);
+            UpdateEvent::Answer { to, from, worker, attempt, answer, sent } => {
+                self.hear_answer(to, from, worker, attempt, answer.0, sent);
             }
             UpdateEvent::Ask { from, transaction, verdict, number } => {
                 self.ask_register(from, transaction, verdict, number);

@@ -140,7 +140,19 @@ fn who_starts_or_wakes_serves_nothing_before_a_driver_says_so() {
     let mut gate = serving();
     gate.handle_slept();
     let asleep = Some(StepAnswer::Failed(StepFailure::Asleep));
-    assert_eq!(take(&mut gate, order(Pause, 1, InstallMeans::Staged)), asleep);
+    let pause = order(Pause, 1, InstallMeans::Staged);
+    assert_eq!(take(&mut gate, pause), asleep);
     gate.handle_woken();
+    assert_eq!(take(&mut gate, pause), asleep, "repeated");
     assert!(!gate.may_serve());
+}
+
+#[test]
+fn a_step_that_sleep_has_undone_is_not_done() {
+    let mut gate = serving();
+    let fetch = order(Fetch, 2, InstallMeans::Staged);
+    assert_eq!(take(&mut gate, fetch), Some(StepAnswer::Done));
+    gate.handle_slept();
+    gate.handle_woken();
+    assert_eq!(take(&mut gate, fetch), Some(StepAnswer::Failed(StepFailure::Asleep)));
 }

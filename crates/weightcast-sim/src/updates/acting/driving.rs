@@ -1,10 +1,10 @@
 //! Drivers: their timers, what they hear, and what their machines want.
 
-use weightcast_protocol::Span;
 use weightcast_protocol::engine_update::{
     FleetInput, FleetOutput, FleetTransaction, FleetVerdict, StepAnswer, StepOrder, UpdateAttempt,
     UpdateInput, UpdateOutput, UpdateStep,
 };
+use weightcast_protocol::{Span, Time};
 
 use crate::updates::coverage::UpdatePoint;
 use crate::updates::parts::driver::{DriverWork, GivenOrder, SimDriver};
@@ -105,6 +105,7 @@ impl UpdateWorld {
         worker: u32,
         attempt: UpdateAttempt,
         answer: StepAnswer,
+        sent: Time,
     ) {
         let SimDriver { alive, suspended_until, .. } = self.drivers[driver];
         if !alive || suspended_until > self.now {
@@ -113,7 +114,9 @@ impl UpdateWorld {
         let number = from.engine as u32;
         let current = match self.drivers[driver].orders.get_mut(&number) {
             Some(given) if given.to == from && given.order.attempt == attempt => {
-                given.waiting.remove(&worker);
+                if given.waiting.remove(&worker) {
+                    given.told = given.told.min(sent);
+                }
                 true
             }
             _ => false,
@@ -205,7 +208,8 @@ impl UpdateWorld {
             self.reach(UpdatePoint::InstalledAgain);
         }
         let workers = (0..self.options.workers).collect();
-        let given = GivenOrder { to: at, order, waiting: workers, since: self.now };
+        let given =
+            GivenOrder { to: at, order, waiting: workers, since: self.now, told: Time(u64::MAX) };
         self.drivers[driver].orders.insert(engine, given);
         for worker in 0..self.options.workers {
             self.send_order(UpdateAsker::Driver(driver), at, worker, order);

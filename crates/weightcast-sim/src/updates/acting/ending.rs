@@ -15,6 +15,7 @@ impl UpdateWorld {
     /// A machine of one engine has ended, of a roll call or apart.
     pub(super) fn update_ended(&mut self, driver: usize, engine: u32, outcome: &UpdateOutcome) {
         let Some(driven) = self.drivers[driver].updates.remove(&engine) else { return };
+        let told = self.told(driver, engine);
         self.drivers[driver].orders.remove(&engine);
         if matches!(self.drivers[driver].work, DriverWork::RollCall) {
             if let Some(report) = outcome.report {
@@ -28,7 +29,7 @@ impl UpdateWorld {
             self.reach(UpdatePoint::Admitted);
         }
         self.count_outcome(outcome, driven.version);
-        self.compare(driver, driven.life, outcome);
+        self.compare(driver, driven.life, outcome, told);
     }
 
     pub(super) fn fleet_ended(&mut self, driver: usize, result: &FleetResult) {
@@ -45,7 +46,8 @@ impl UpdateWorld {
             self.count_outcome(outcome, self.drivers[driver].version);
             if let Some(life) = self.drivers[driver].lives.get(engine).copied() {
                 let at = EngineLife { engine: *engine as usize, life };
-                self.compare(driver, at, outcome);
+                let told = self.told(driver, *engine);
+                self.compare(driver, at, outcome, told);
             }
         }
         self.rest(driver, 0);
@@ -78,13 +80,18 @@ impl UpdateWorld {
         }
     }
 
-    /// Compares what a driver says of an engine with what the engine is.
-    fn compare(&mut self, driver: usize, at: EngineLife, outcome: &UpdateOutcome) {
+    /// Since when what an engine has last told a driver was true.
+    fn told(&self, driver: usize, engine: u32) -> Time {
+        let driver = &self.drivers[driver];
+        driver.orders.get(&engine).map_or(driver.began, |given| given.told)
+    }
+
+    /// Compares what a driver says of an engine, as it was told then, with what the engine is.
+    fn compare(&mut self, driver: usize, at: EngineLife, outcome: &UpdateOutcome, told: Time) {
         let number = self.drivers[driver].number;
         let round = self.drivers[driver].round;
         let own = UpdateAttempt { number: u64::MAX, ..UpdateAttempt::before(number, round) };
-        let since = self.drivers[driver].began;
-        let disturbed = self.drivers[driver].disturbed || self.is_disturbed(at, own, since);
+        let disturbed = self.drivers[driver].disturbed || self.is_disturbed(at, own, told);
         self.show_outcome(at, outcome, disturbed);
     }
 

@@ -1,9 +1,9 @@
 //! Engines start, sleep, wake, and generate.
 
-use weightcast_protocol::Span;
 use weightcast_protocol::engine_update::{
     DoubtConfig, EngineDoubt, EngineGate, PauseMode, UpdateAttempt,
 };
+use weightcast_protocol::{Safeguard, Span};
 
 use crate::updates::checkers::{TokenPart, UpdateFact};
 use crate::updates::coverage::UpdatePoint;
@@ -32,7 +32,9 @@ impl UpdateWorld {
         };
         let worker = |_| {
             let gate = EngineGate::new(holds.map(version), newest, safeguards);
-            SimWorker::new(gate, holds.unwrap_or(SPOILED), UpdateAttempt::before(newest, 0))
+            let heard = UpdateAttempt::before(newest, 0);
+            let keeps_prefix = !safeguards.on(Safeguard::PrefixesForgotten);
+            SimWorker { keeps_prefix, ..SimWorker::new(gate, holds.unwrap_or(SPOILED), heard) }
         };
         let old = &self.engines[engine];
         self.engines[engine] = SimEngine {
@@ -102,7 +104,7 @@ impl UpdateWorld {
         let left = self.rng.between(3, 14) as u32;
         let engine = &mut self.engines[at.engine];
         if engine.takes_sequences() && engine.sequences.len() < SEQUENCES {
-            engine.sequences.insert(engine.next_sequence, SimSequence { left, last: None });
+            engine.sequences.insert(engine.next_sequence, SimSequence { left, own: Vec::new() });
             engine.next_sequence += 1;
         }
         let sequences: Vec<u64> = engine.sequences.keys().copied().collect();
@@ -117,8 +119,10 @@ impl UpdateWorld {
             engine.workers.iter_mut().map(|worker| part(worker, sequence)).collect();
         let weights = parts[0].weights;
         let entry = engine.sequences.get_mut(&sequence).expect("it was just listed");
-        let before = std::mem::replace(&mut entry.last, weights);
+        let before = entry.own.last().copied();
+        entry.own.extend(weights);
         entry.left -= 1;
+        let own = entry.own.clone();
         if entry.left == 0 {
             engine.sequences.remove(&sequence);
             engine.workers.iter_mut().for_each(|worker| drop(worker.caches.remove(&sequence)));
@@ -131,7 +135,13 @@ impl UpdateWorld {
             self.reach(point);
         }
         let fleet = self.options.fleet;
-        self.observe(&UpdateFact::Token { engine: at.engine, parts: &parts, fleet, mixed });
+        self.observe(&UpdateFact::Token {
+            engine: at.engine,
+            parts: &parts,
+            own: &own,
+            fleet,
+            mixed,
+        });
     }
 }
 

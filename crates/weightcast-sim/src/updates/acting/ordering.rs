@@ -120,6 +120,11 @@ impl UpdateWorld {
                 self.worker(at, worker).tasks.remove(place);
                 self.worker(at, worker).gate.handle_performed(attempt, result);
                 self.pump_gate(at, worker, task.from);
+                if task.order.step == UpdateStep::Resume
+                    && let Some(span) = self.engines[at.engine].dozes.take()
+                {
+                    self.sleep(at, span);
+                }
             }
         }
     }

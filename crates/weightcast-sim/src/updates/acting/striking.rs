@@ -21,7 +21,9 @@ impl UpdateWorld {
             UpdateFault::JobDies => self.doomed = Some(span),
             UpdateFault::EngineSleeps if self.engines[engine].alive => {
                 let at = self.engines[engine].at(engine);
-                if !self.engines[engine].asleep {
+                if self.rng.chance(500) {
+                    self.engines[engine].dozes = Some(span);
+                } else if !self.engines[engine].asleep {
                     self.sleep(at, span);
                 }
             }
@@ -117,7 +119,7 @@ impl UpdateWorld {
         (self.register_away, self.register_slow) = (self.now, self.now);
         let now = self.now;
         for engine in &mut self.engines {
-            engine.cut_until = now;
+            (engine.cut_until, engine.dozes) = (now, None);
             for worker in &mut engine.workers {
                 (worker.wedged_until, worker.slow_until) = (now, now);
                 worker.flips = false;

@@ -1,9 +1,9 @@
 //! Messages: orders, answers, and words with the register.
 
-use weightcast_protocol::Span;
 use weightcast_protocol::engine_update::{
     FleetTransaction, FleetVerdict, StepAnswer, StepOrder, UpdateAttempt,
 };
+use weightcast_protocol::{Span, Time};
 
 use crate::updates::checkers::UpdateFact;
 use crate::updates::coverage::UpdatePoint;
@@ -54,8 +54,8 @@ impl UpdateWorld {
         answer: StepAnswer,
     ) {
         if let Some(delay) = self.delay(to, from.engine) {
-            let answer = AnswerKey(answer);
-            self.plan_in(delay, UpdateEvent::Answer { to, from, worker, attempt, answer });
+            let (answer, sent) = (AnswerKey(answer), self.now);
+            self.plan_in(delay, UpdateEvent::Answer { to, from, worker, attempt, answer, sent });
         }
     }
 
@@ -128,10 +128,11 @@ impl UpdateWorld {
         worker: u32,
         attempt: UpdateAttempt,
         answer: StepAnswer,
+        sent: Time,
     ) {
         match to {
             UpdateAsker::Driver(driver) => {
-                self.driver_answered(driver, from, worker, attempt, answer)
+                self.driver_answered(driver, from, worker, attempt, answer, sent)
             }
             UpdateAsker::Engine(at) if at == from => self.own_answered(at, worker, attempt, answer),
             UpdateAsker::Engine(_) => {}

@@ -1,4 +1,5 @@
-//! E3: no token is computed from a cache of other weights, unless sequences of several versions are declared.
+//! E3: no token is computed from a cache of other weights. Where sequences of several versions are declared, a cache may be
+//! of those versions that the sequence's own tokens are of.
 
 use crate::updates::checkers::{TokenPart, UpdateChecker, UpdateFact};
 
@@ -10,9 +11,13 @@ impl UpdateChecker for OwnCache {
     }
 
     fn observe(&mut self, fact: &UpdateFact<'_>) -> Option<String> {
-        let UpdateFact::Token { engine, parts, mixed: false, .. } = fact else { return None };
+        let UpdateFact::Token { engine, parts, own, mixed, .. } = fact else { return None };
         let foreign = |part: &&TokenPart| {
-            part.weights.is_some_and(|own| part.cache.iter().any(|version| *version != own))
+            let right = |version: &u64| match mixed {
+                true => own.contains(version),
+                false => part.weights == Some(*version),
+            };
+            part.weights.is_some() && !part.cache.iter().all(right)
         };
         let TokenPart { weights, cache, .. } = parts.iter().find(foreign)?;
         Some(format!("engine {engine} has weights of {weights:?}, and a cache of {cache:?}"))

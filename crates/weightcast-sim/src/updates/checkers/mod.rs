@@ -27,9 +27,9 @@ pub(super) struct TokenPart {
 /// Something that happened.
 #[derive(Debug)]
 pub(super) enum UpdateFact<'a> {
-    /// An engine has generated a token. `fleet`: all engines serve one version; `mixed`: sequences of several versions are
+    /// An engine has generated a token; `own` are the versions of all tokens of its sequence. `fleet`: all engines serve one version; `mixed`: sequences of several versions are
     /// declared.
-    Token { engine: usize, parts: &'a [TokenPart], fleet: bool, mixed: bool },
+    Token { engine: usize, parts: &'a [TokenPart], own: &'a [u64], fleet: bool, mixed: bool },
     /// The register has first heard that a fleet goes on to this version, or back to it.
     Committed { version: u64 },
     /// A worker starts; the register has numbered drivers up to `newest`.

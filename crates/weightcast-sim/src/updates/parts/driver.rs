@@ -42,6 +42,8 @@ pub(crate) struct GivenOrder {
     /// Workers that have not answered.
     pub(crate) waiting: BTreeSet<u32>,
     pub(crate) since: Time,
+    /// When the first answer that counts left its worker.
+    pub(crate) told: Time,
 }
 
 /// A driver.

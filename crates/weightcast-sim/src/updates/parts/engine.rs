@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
     EngineDoubt, EngineReport, EngineUpdate, PauseMode, UpdateAttempt, UpdateStep,
 };
+use weightcast_protocol::{Span, Time};
 
 use crate::updates::parts::queue::EngineLife;
 use crate::updates::parts::worker::{SimWorker, WorkerTask};
@@ -14,8 +14,8 @@ use crate::updates::parts::worker::{SimWorker, WorkerTask};
 #[derive(Clone, Debug)]
 pub(crate) struct SimSequence {
     pub(crate) left: u32,
-    /// The version of the last token.
-    pub(crate) last: Option<u64>,
+    /// The versions of its tokens.
+    pub(crate) own: Vec<u64>,
 }
 
 /// An inference engine.
@@ -37,6 +37,8 @@ pub(crate) struct SimEngine {
     /// Drivers do not reach it until then.
     pub(crate) cut_until: Time,
     pub(crate) doubts_since: Option<Time>,
+    /// Sleeps for so long once it has been resumed, before anybody knows.
+    pub(crate) dozes: Option<Span>,
     /// When it last died, started, slept or woke.
     pub(crate) upset_at: Time,
 }
@@ -58,6 +60,7 @@ impl SimEngine {
             own_attempt: UpdateAttempt::default(),
             cut_until: Time(0),
             doubts_since: None,
+            dozes: None,
             upset_at: Time(0),
         }
     }

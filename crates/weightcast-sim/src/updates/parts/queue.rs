@@ -37,6 +37,8 @@ pub(crate) enum UpdateEvent {
         worker: u32,
         attempt: UpdateAttempt,
         answer: AnswerKey,
+        /// When it left.
+        sent: Time,
     },
     /// A question arrives at the register.
     Ask { from: UpdateAsker, transaction: FleetTransaction, verdict: FleetVerdict, number: u64 },

@@ -46,6 +46,8 @@ pub(crate) struct SimWorker {
     pub(crate) flips: bool,
     /// The parameters were written in this life.
     pub(crate) written: bool,
+    /// Something is missing: the prompt's cache outlives updates.
+    pub(crate) keeps_prefix: bool,
 }
 
 impl SimWorker {
@@ -62,6 +64,7 @@ impl SimWorker {
             slow_until: Time(0),
             flips: false,
             written: false,
+            keeps_prefix: false,
         }
     }
 
@@ -97,6 +100,7 @@ impl SimWorker {
                 return Err(StepFailure::Digest);
             }
             (UpdateStep::Invalidate, _) if !order.keep_caches => self.caches.clear(),
+            (UpdateStep::Invalidate, _) if !self.keeps_prefix => drop(self.caches.remove(&PREFIX)),
             (UpdateStep::Discard, _) => self.staged = [SPOILED; CHUNKS],
             _ => {}
         }
