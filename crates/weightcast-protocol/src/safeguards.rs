@@ -175,6 +175,10 @@ pub enum Safeguard {
     SleepForgets,
     /// A new sequence does not begin with the caches of other weights (E3).
     PrefixesForgotten,
+    /// What an engine has loaded, or has after it woke, is verified before it is resumed (E1).
+    HeldVerified,
+    /// An engine that fails for good does not hold up its fleet's next update (E6).
+    LetsGo,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

@@ -180,6 +180,20 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: mixed,
     },
     UpdateMutant {
+        name: "held_unverified",
+        what: "an engine that starts or wakes is resumed with what it has, compared or not",
+        found_by: &["E1"],
+        off: &[Safeguard::HeldVerified],
+        scenario: spoiling,
+    },
+    UpdateMutant {
+        name: "failed_kept",
+        what: "an engine whose install fails for good holds up its fleet's updates",
+        found_by: &["E6"],
+        off: &[Safeguard::LetsGo],
+        scenario: failing_for_good,
+    },
+    UpdateMutant {
         name: "fleet_unheld",
         what: "an engine of a fleet installs before the verdict",
         found_by: &["E4"],
@@ -187,10 +201,10 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: fleet,
     },
     UpdateMutant {
-        name: "unadmitted",
+        name: "unadmitted+held_unverified",
         what: "an engine that starts or wakes serves what it has",
         found_by: &["E4"],
-        off: &[Safeguard::AdmittedFirst],
+        off: &[Safeguard::AdmittedFirst, Safeguard::HeldVerified],
         scenario: waking,
     },
     UpdateMutant {
@@ -247,6 +261,15 @@ fn unmixed(options: UpdateOptions) -> UpdateOptions {
 
 fn mixed(options: UpdateOptions) -> UpdateOptions {
     UpdateOptions { mode: PauseMode::Keep { mixed: true }, ..options }
+}
+
+/// What was staged can't be installed.
+fn failing_for_good(options: UpdateOptions) -> UpdateOptions {
+    fleet(options).with(UpdateFault::StagingSpoiled, 8)
+}
+
+fn spoiling(options: UpdateOptions) -> UpdateOptions {
+    waking(options).with(UpdateFault::WeightsSpoiled, 16)
 }
 
 /// Answers are lost, and engines sleep.

@@ -59,11 +59,15 @@ impl EngineGate {
     /// driver resumes it. `driver` is the newest driver that the register has numbered: earlier ones have no say here.
     pub fn new(holds: Option<Version>, driver: u64, safeguards: Safeguards) -> Self {
         let fenced = safeguards.on(Safeguard::StartFenced);
+        let mut live = holds.map_or_else(LiveParameters::default, LiveParameters::loaded);
+        if !safeguards.on(Safeguard::HeldVerified) {
+            holds.into_iter().for_each(|version| live.finish(UpdateStep::Verify, version));
+        }
         Self {
             seen: UpdateAttempt::before(if fenced { driver } else { 0 }, 0),
             running: None,
             answered: None,
-            live: holds.map_or_else(LiveParameters::default, LiveParameters::loaded),
+            live,
             staged: None,
             open: false,
             paused: safeguards.on(Safeguard::AdmittedFirst),
@@ -106,7 +110,12 @@ impl EngineGate {
         let unchecked =
             order.step == UpdateStep::Verify && !self.safeguards.on(Safeguard::ContentVerified);
         match result {
-            Err(failure) if !unchecked => self.answer(attempt, StepAnswer::Failed(failure)),
+            Err(failure) if !unchecked => {
+                if failure == StepFailure::Digest && order.step == UpdateStep::Verify {
+                    self.live.torn();
+                }
+                self.answer(attempt, StepAnswer::Failed(failure));
+            }
             _ => {
                 self.finish(&order);
                 self.answer(attempt, StepAnswer::Done);
@@ -129,9 +138,12 @@ impl EngineGate {
         }
     }
 
-    /// The engine has its memory back, with the parameters of before.
+    /// The engine has its memory back. Its parameters should be those of before.
     pub fn handle_woken(&mut self) {
         self.asleep = false;
+        if self.safeguards.on(Safeguard::HeldVerified) {
+            self.live.unverified();
+        }
         self.paused = self.safeguards.on(Safeguard::AdmittedFirst);
     }
 
@@ -162,6 +174,7 @@ impl EngineGate {
         EngineReport {
             seen: self.seen,
             ready: self.live.ready(),
+            held: self.live.held(),
             old: self.old,
             staged: self.staged,
             paused: self.paused,

@@ -17,16 +17,25 @@ pub(super) struct LiveParameters {
 }
 
 impl LiveParameters {
-    /// What an engine has that loaded a version when it started.
+    /// What an engine has that loaded a version when it started: nobody has compared it yet.
     pub(super) fn loaded(version: Version) -> Self {
         let stamp = Some(version);
-        Self { whole: stamp, processed: true, verified: true, invalidated: true, stamp }
+        Self { whole: stamp, processed: true, verified: false, invalidated: true, stamp }
+    }
+
+    /// The version whose bytes should be there, compared or not.
+    pub(super) fn held(&self) -> Option<Version> {
+        self.whole.filter(|version| self.stamp == Some(*version))
+    }
+
+    /// The memory was given away, and may not be what it was.
+    pub(super) fn unverified(&mut self) {
+        self.verified = false;
     }
 
     /// The version that may be served.
     pub(super) fn ready(&self) -> Option<Version> {
-        let checked = self.processed && self.verified && self.invalidated;
-        self.whole.filter(|version| checked && self.stamp == Some(*version))
+        self.held().filter(|_| self.processed && self.verified && self.invalidated)
     }
 
     /// The version that tokens are stamped with.

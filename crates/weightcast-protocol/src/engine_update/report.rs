@@ -12,6 +12,9 @@ pub struct EngineReport {
     pub seen: UpdateAttempt,
     /// The version that the live parameters hold: installed, verified, without foreign caches, and stamped.
     pub ready: Option<Version>,
+    /// The version that the live parameters should hold. Unless it is `ready` too, it is verified before it is resumed
+    /// ([`EngineUpdate::admit`](crate::engine_update::EngineUpdate::admit)).
+    pub held: Option<Version>,
     /// The version that the engine may go back to, as the driver said when the update began.
     pub old: Option<Version>,
     /// The version that is staged, whole and verified.
@@ -38,6 +41,7 @@ impl EngineReport {
             offered: if other.transaction > one.transaction { other.offered } else { one.offered },
             seen: one.seen.max(other.seen),
             ready: one.ready.filter(|version| other.ready == Some(*version)),
+            held: one.held.filter(|version| other.held == Some(*version)),
             old: one.old.filter(|version| other.old == Some(*version)),
             staged: one.staged.filter(|version| other.staged == Some(*version)),
             paused: one.paused || other.paused,

@@ -27,7 +27,8 @@ pub enum UpdateStep {
     Stamp,
     /// Generate again.
     Resume,
-    /// On the way back: forget what was staged, and close what `Begin` opened.
+    /// On the way back: forget what was staged, and close what `Begin` opened. Where the order has no old version, the fleet's
+    /// update is forgotten too: the engine is out of the fleet.
     Discard,
     /// Ask the workers what they are. Changes nothing, but orders before this one have no effect any more.
     Inspect,

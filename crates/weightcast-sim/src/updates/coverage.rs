@@ -41,6 +41,10 @@ update_points! {
     StepFenced: "a step was fenced between two changes";
     /// `Verify` found a difference.
     DifferenceFound: "verify found a flipped bit";
+    /// What an engine had after a sleep, or had loaded, was not the version.
+    SpoiledFound: "an engine that had woken or started was not admitted with what it had";
+    /// An engine that had failed for good was let go.
+    LetGo: "an engine that could not install was let out of its fleet's update";
     /// A driver found that there is a later one.
     SteppedDown: "a driver found a later driver, and stopped";
     /// A fleet committed.

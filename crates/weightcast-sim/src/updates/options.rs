@@ -58,6 +58,10 @@ update_faults! {
     LinkCut: "engine out of reach", 3;
     /// A bit flips while bytes are installed.
     BitFlipped: "bit flipped in an install", 3;
+    /// Weights are not what they were once an engine has slept, or is started.
+    WeightsSpoiled: "weights spoiled asleep", 3;
+    /// A bit flips in what was staged, so that every install of it fails.
+    StagingSpoiled: "bit flipped in staging", 2;
     /// The driver's caller does not want the update any more.
     Cancelled: "update cancelled", 2;
 }

@@ -21,9 +21,13 @@ fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
 /// A gate that serves version 1.
 fn serving() -> EngineGate {
     let mut gate = EngineGate::new(Some(version(1)), 0, Safeguards::default());
-    let resume = StepOrder { version: version(1), ..order(Resume, 1, InstallMeans::Staged) };
-    let resume = StepOrder { attempt: UpdateAttempt::before(1, 0).next(), ..resume };
-    assert_eq!(take(&mut gate, resume), Some(StepAnswer::Done));
+    let mut attempt = UpdateAttempt::before(1, 0);
+    for step in [Verify, Resume] {
+        attempt = attempt.next();
+        let order = StepOrder { version: version(1), ..order(step, 1, InstallMeans::Staged) };
+        let admitted = take(&mut gate, StepOrder { attempt, ..order });
+        assert_eq!(admitted, Some(StepAnswer::Done));
+    }
     assert!(gate.may_serve());
     gate
 }
@@ -155,4 +159,30 @@ fn a_step_that_sleep_has_undone_is_not_done() {
     gate.handle_slept();
     gate.handle_woken();
     assert_eq!(take(&mut gate, fetch), Some(StepAnswer::Failed(StepFailure::Asleep)));
+}
+
+/// What an engine has that starts or wakes is not known to be the version before it is compared.
+#[test]
+fn who_starts_or_wakes_is_verified_before_it_is_resumed() {
+    let woken = || {
+        let mut gate = serving();
+        gate.handle_slept();
+        gate.handle_woken();
+        gate
+    };
+    let of_old = |step, number| StepOrder {
+        version: version(1),
+        ..order(step, number, InstallMeans::Staged)
+    };
+    for mut gate in [EngineGate::new(Some(version(1)), 0, Safeguards::default()), woken()] {
+        assert_eq!((gate.report().ready, gate.report().held), (None, Some(version(1))));
+        assert_eq!(take(&mut gate, of_old(Resume, 1)), REFUSED);
+        assert_eq!(take(&mut gate, of_old(Verify, 2)), Some(StepAnswer::Done));
+        assert_eq!(take(&mut gate, of_old(Resume, 3)), Some(StepAnswer::Done));
+    }
+    let mut gate = woken();
+    let verify = of_old(Verify, 1);
+    gate.handle_order(verify);
+    gate.handle_performed(verify.attempt, Err(StepFailure::Digest));
+    assert_eq!(gate.report().held, None, "it has no version");
 }

@@ -213,3 +213,48 @@ fn an_engine_of_a_fleet_waits_before_it_changes_anything() {
         assert!(!rig.steps.contains(&Resume));
     }
 }
+
+#[test]
+fn an_engine_that_has_started_is_verified_on_its_way_back() {
+    let mut rig = UpdateRig::of(EngineUpdate::admit(config(), Time(0)));
+    let outcome = finish(&mut rig, None, false);
+    assert_eq!(rig.steps, [Discard, Verify, Resume]);
+    assert_eq!((outcome.state, outcome.serving), (EngineState::Old(version(1)), true));
+    let mut rig = UpdateRig::of(EngineUpdate::admit(config(), Time(0)));
+    rig.go_to(Verify);
+    rig.answer(0, StepAnswer::Failed(StepFailure::Digest));
+    let outcome = finish(&mut rig, None, false);
+    assert_eq!((outcome.state, outcome.serving), (EngineState::Empty, false));
+    assert!(!rig.steps.contains(&Resume));
+}
+
+/// The fleet's next update can begin: the engine is told to forget this one, once, whatever it answers.
+#[test]
+fn an_engine_that_fails_for_good_is_let_out_of_its_fleets_update() {
+    let transaction = Some(FleetTransaction::default());
+    for (by_itself, fails) in [(false, false), (false, true), (true, false)] {
+        let attempt = UpdateAttempt { by_itself, ..UpdateAttempt::before(1, 1) };
+        let config = UpdateConfig { transaction, attempt, retries: 0, ..config() };
+        let mut rig = UpdateRig::of(EngineUpdate::forward(config, Time(0)));
+        rig.go_to(Verify);
+        rig.answer(0, StepAnswer::Failed(StepFailure::Digest));
+        let report = EngineReport { transaction, paused: true, ..EngineReport::default() };
+        let said = StepAnswer::Inspected(report);
+        while rig.outcome.is_none() {
+            let order = rig.order.expect("an order");
+            let answer = match order.step {
+                Discard if fails => StepAnswer::Failed(StepFailure::Engine),
+                Discard => StepAnswer::Done,
+                _ => said,
+            };
+            assert_eq!(order.old.is_none(), order.step == Discard);
+            rig.answer(0, answer);
+            if rig.outcome.is_none() && !matches!(answer, StepAnswer::Failed(_)) {
+                rig.answer(1, answer);
+            }
+        }
+        let discards = rig.steps.iter().filter(|step| **step == Discard).count();
+        assert_eq!(discards, usize::from(!by_itself));
+        assert_eq!(rig.outcome.map(|outcome| outcome.state), Some(EngineState::Empty));
+    }
+}

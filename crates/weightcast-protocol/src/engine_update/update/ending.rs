@@ -35,7 +35,7 @@ impl EngineUpdate {
             }
             // The engine has lost what it had staged, and nothing else: it can still be resumed.
             Heading::Back if self.step == UpdateStep::Discard && self.goes_back_paused() => {
-                self.run(now, UpdateStep::Resume);
+                self.go_back(now);
             }
             _ => self.ask_now(now),
         }
@@ -72,11 +72,25 @@ impl EngineUpdate {
             self.heading = if self.no_return { Heading::Forward } else { Heading::Back };
             return self.run(now, UpdateStep::Resume);
         }
+        if self.lets_go(&report) {
+            self.let_go = true;
+            self.heading = Heading::LettingGo;
+            return self.run(now, UpdateStep::Discard);
+        }
         if report.serving {
             self.unpaused(now);
         }
         let state = report.ready.map_or(EngineState::Empty, |version| self.state_of(version));
         self.end(now, state, report.serving, Some(report));
+    }
+
+    /// Whether the engine has failed for good: the fleet's update ends here, so that the next one can begin. Until that one,
+    /// or an update of its own, the engine stays out of the fleet. An engine that goes on by itself leaves this to a driver.
+    fn lets_go(&self, report: &EngineReport) -> bool {
+        let failed = !report.serving && !self.looks && !self.let_go;
+        let in_it = self.config.transaction.is_some_and(|own| report.transaction == Some(own));
+        let own = self.config.attempt.by_itself;
+        failed && in_it && !own && self.config.safeguards.on(Safeguard::LetsGo)
     }
 
     pub(super) fn state_of(&self, version: Version) -> EngineState {

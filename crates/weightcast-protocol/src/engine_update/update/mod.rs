@@ -29,6 +29,8 @@ enum Heading {
     Back,
     /// Asks the engine what it is, and goes on from there.
     Asking,
+    /// Has the engine forget the fleet's update, since it cannot end well here.
+    LettingGo,
     /// Over.
     Over,
 }
@@ -36,7 +38,7 @@ enum Heading {
 /// One update of one engine, as its driver sees it.
 ///
 /// - Made by [`EngineUpdate::new`]; after a driver was lost, by [`EngineUpdate::forward`], [`EngineUpdate::back`] or
-///   [`EngineUpdate::ask`].
+///   [`EngineUpdate::ask`]; for an engine that has started or woken, by [`EngineUpdate::admit`].
 /// - Inputs: [`EngineUpdate::handle`], [`EngineUpdate::handle_timeout`] at [`EngineUpdate::next_timeout`].
 /// - Then [`EngineUpdate::poll_output`] until it is `None`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,6 +54,10 @@ pub struct EngineUpdate {
     no_return: bool,
     /// Only looks: whatever the engine says, nothing is ordered after that.
     looks: bool,
+    /// Nobody has compared what the engine holds since it started or woke.
+    unverified: bool,
+    /// The engine was told to forget the fleet's update.
+    let_go: bool,
     /// Somebody has to resume the engine if the update comes to nothing.
     paused: bool,
     retries: u32,
@@ -82,6 +88,13 @@ impl EngineUpdate {
         Self::starting(config, now, Heading::Back, UpdateStep::Discard)
     }
 
+    /// The same for an engine that has started or woken: what it holds is verified before it is resumed.
+    pub fn admit(config: UpdateConfig, now: Time) -> Self {
+        let mut update = Self::back(config, now);
+        update.unverified = true;
+        update
+    }
+
     /// Only asks the engine what it is. From then on the engine obeys no earlier driver.
     pub fn ask(config: UpdateConfig, now: Time) -> Self {
         let mut update = Self::starting(config, now, Heading::Asking, UpdateStep::Inspect);
@@ -98,6 +111,8 @@ impl EngineUpdate {
             tally: StepTally::default(),
             no_return: false,
             looks: false,
+            unverified: false,
+            let_go: false,
             paused: config.paused,
             retries: config.retries,
             failure: None,

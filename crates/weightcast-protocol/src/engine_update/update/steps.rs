@@ -34,7 +34,7 @@ impl EngineUpdate {
             attempt: self.attempt,
             step: self.step,
             version: back.unwrap_or(self.config.new),
-            old: self.config.old,
+            old: self.config.old.filter(|_| self.heading != Heading::LettingGo),
             means: self.config.means,
             keep_caches: self.config.keeps_caches() || !declared,
             transaction: self.config.transaction,
@@ -80,10 +80,15 @@ impl EngineUpdate {
                 self.unpaused(now);
                 self.end(now, self.state_of(version), true, None);
             }
-            (Heading::Back, _) if self.goes_back_paused() => self.run(now, UpdateStep::Resume),
-            (Heading::Back, _) => self.ask_now(now),
+            (Heading::Back, _) if self.goes_back_paused() => self.go_back(now),
+            (Heading::Back | Heading::LettingGo, _) => self.ask_now(now),
             (_, step) => self.go_on(now, step),
         }
+    }
+
+    pub(super) fn go_back(&mut self, now: Time) {
+        let verifies = std::mem::take(&mut self.unverified);
+        self.run(now, if verifies { UpdateStep::Verify } else { UpdateStep::Resume });
     }
 
     /// The step after this one, unless the fleet has to decide first.

@@ -40,6 +40,10 @@ impl UpdateWorld {
             FleetEnd::InDoubt => UpdatePoint::DriverInDoubt,
         });
         for (engine, outcome) in &result.engines {
+            let forgot = outcome.report.is_some_and(|report| report.transaction.is_none());
+            if result.end == FleetEnd::Committed && forgot && outcome.state == EngineState::Empty {
+                self.reach(UpdatePoint::LetGo);
+            }
             if result.end == FleetEnd::Committed && outcome.state == EngineState::Gone {
                 self.reach(UpdatePoint::DiedCommitted);
             }

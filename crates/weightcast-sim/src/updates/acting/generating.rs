@@ -37,6 +37,7 @@ impl UpdateWorld {
             SimWorker { keeps_prefix, ..SimWorker::new(gate, holds.unwrap_or(SPOILED), heard) }
         };
         let old = &self.engines[engine];
+        let spoils = old.spoils;
         self.engines[engine] = SimEngine {
             life: old.life + 1,
             alive: true,
@@ -47,6 +48,8 @@ impl UpdateWorld {
             upset_at: self.now,
             ..SimEngine::absent()
         };
+        self.engines[engine].spoils = spoils;
+        self.engines[engine].spoil();
         let at = self.engines[engine].at(engine);
         for worker in 0..self.options.workers {
             self.observe(&UpdateFact::Started { at, worker, newest });
@@ -83,6 +86,7 @@ impl UpdateWorld {
             let engine = &mut self.engines[at.engine];
             (engine.asleep, engine.upset_at) = (false, self.now);
             engine.workers.iter_mut().for_each(|worker| worker.gate.handle_woken());
+            engine.spoil();
             self.tell(|| format!("{at:?}: wakes"));
         }
     }

@@ -152,7 +152,12 @@ impl UpdateWorld {
         let (attempt, step) = (order.attempt, order.step);
         self.observe(&UpdateFact::Changed { at, worker, attempt, step });
         if result == Err(StepFailure::Digest) {
-            self.reach(UpdatePoint::DifferenceFound);
+            let written = self.worker(at, worker).written;
+            self.reach(if written {
+                UpdatePoint::DifferenceFound
+            } else {
+                UpdatePoint::SpoiledFound
+            });
         }
         Some(result)
     }

@@ -136,27 +136,35 @@ impl UpdateWorld {
                 self.update_fleet(driver, members)
             };
         }
-        let late: Vec<(u32, bool, bool)> = awake
-            .filter(|(_, report)| !report.serving || old(report).is_none())
-            .map(|(engine, report)| (*engine, old(report).is_some(), report.paused))
-            .collect();
-        self.admit(driver, &late, fleet.map_or(1, |version| version.number));
+        let late: Vec<(u32, EngineReport)> =
+            awake.filter(|(_, report)| !report.serving || old(report).is_none()).copied().collect();
+        self.bring(driver, &late, fleet.unwrap_or(version(1)), |_| None);
     }
 
-    /// Brings engines apart to the version that the others have.
-    fn admit(&mut self, driver: usize, late: &[(u32, bool, bool)], number: u64) {
+    /// Brings engines apart to a version. Those that have it already are resumed; `old` says what others may go back to.
+    fn bring(
+        &mut self,
+        driver: usize,
+        late: &[(u32, EngineReport)],
+        wanted: Version,
+        old: impl Fn(&EngineReport) -> Option<Version>,
+    ) {
         if late.is_empty() {
             return self.rest(driver, 300);
         }
         self.drivers[driver].work = DriverWork::Apart;
-        for (engine, whole, paused) in late.iter().copied() {
-            let old = whole.then_some(version(number));
-            let config = self.driver_config(driver, number);
-            let config = UpdateConfig { old, paused, ..config };
+        for (engine, report) in late {
+            let config = self.driver_config(driver, wanted.number);
+            let config = UpdateConfig { old: Some(wanted), paused: report.paused, ..config };
             self.bound(driver, config.bound());
-            self.drive(driver, engine, number, |now| match whole {
-                true => EngineUpdate::back(config, now),
-                false => EngineUpdate::new(config, now),
+            self.drive(driver, *engine, wanted.number, |now| {
+                if report.ready == Some(wanted) {
+                    EngineUpdate::back(config, now)
+                } else if report.held == Some(wanted) {
+                    EngineUpdate::admit(config, now)
+                } else {
+                    EngineUpdate::new(UpdateConfig { old: old(report), ..config }, now)
+                }
             });
         }
     }
@@ -166,20 +174,7 @@ impl UpdateWorld {
         let awake = reports.iter().filter(|(_, report)| !report.asleep);
         let late = awake.filter(|(_, report)| !report.serving || report.ready != Some(wanted));
         let late: Vec<(u32, EngineReport)> = late.copied().collect();
-        if late.is_empty() {
-            return self.rest(driver, 300);
-        }
-        self.drivers[driver].work = DriverWork::Apart;
-        for (engine, report) in late {
-            let config = self.driver_config(driver, wanted.number);
-            let config = UpdateConfig { old: report.ready, paused: report.paused, ..config };
-            self.bound(driver, config.bound());
-            let resumed = report.ready == Some(wanted);
-            self.drive(driver, engine, wanted.number, |now| match resumed {
-                true => EngineUpdate::back(config, now),
-                false => EngineUpdate::new(config, now),
-            });
-        }
+        self.bring(driver, &late, wanted, |report| report.ready);
     }
 
     fn fleet_config(

@@ -28,7 +28,10 @@ impl UpdateWorld {
                 }
             }
             UpdateFault::EngineSleeps => {}
-            UpdateFault::WorkerWedged | UpdateFault::WorkerSlow | UpdateFault::BitFlipped => {
+            UpdateFault::WorkerWedged
+            | UpdateFault::WorkerSlow
+            | UpdateFault::BitFlipped
+            | UpdateFault::StagingSpoiled => {
                 self.trouble_worker(kind, engine, until);
             }
             UpdateFault::DriverDies => {
@@ -52,6 +55,7 @@ impl UpdateWorld {
             UpdateFault::RegisterAway => self.register_away = self.now + Span(span.0 * 2),
             UpdateFault::RegisterSlow => self.register_slow = self.now + Span(span.0 * 2),
             UpdateFault::LinkCut => self.engines[engine].cut_until = until,
+            UpdateFault::WeightsSpoiled => self.engines[engine].spoils = true,
             UpdateFault::Cancelled => self.cancel(),
         }
     }
@@ -82,6 +86,7 @@ impl UpdateWorld {
         match kind {
             UpdateFault::WorkerWedged => worker.wedged_until = until,
             UpdateFault::WorkerSlow => worker.slow_until = until,
+            UpdateFault::StagingSpoiled => worker.spoils_staging = true,
             _ => worker.flips = true,
         }
     }
@@ -119,10 +124,10 @@ impl UpdateWorld {
         (self.register_away, self.register_slow) = (self.now, self.now);
         let now = self.now;
         for engine in &mut self.engines {
-            (engine.cut_until, engine.dozes) = (now, None);
+            (engine.cut_until, engine.dozes, engine.spoils) = (now, None, false);
             for worker in &mut engine.workers {
                 (worker.wedged_until, worker.slow_until) = (now, now);
-                worker.flips = false;
+                (worker.flips, worker.spoils_staging) = (false, false);
             }
         }
         self.doomed = None;

@@ -8,7 +8,7 @@ use weightcast_protocol::engine_update::{
 use weightcast_protocol::{Span, Time};
 
 use crate::updates::parts::queue::EngineLife;
-use crate::updates::parts::worker::{SimWorker, WorkerTask};
+use crate::updates::parts::worker::{SPOILED, SimWorker, WorkerTask};
 
 /// A sequence that is being generated.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct SimEngine {
     /// Drivers do not reach it until then.
     pub(crate) cut_until: Time,
     pub(crate) doubts_since: Option<Time>,
+    /// Has wrong weights when it wakes, or is started.
+    pub(crate) spoils: bool,
     /// Sleeps for so long once it has been resumed, before anybody knows.
     pub(crate) dozes: Option<Span>,
     /// When it last died, started, slept or woke.
@@ -60,6 +62,7 @@ impl SimEngine {
             own_attempt: UpdateAttempt::default(),
             cut_until: Time(0),
             doubts_since: None,
+            spoils: false,
             dozes: None,
             upset_at: Time(0),
         }
@@ -102,6 +105,15 @@ impl SimEngine {
             PauseMode::Keep { .. } => {}
         }
         true
+    }
+
+    /// One chunk of one worker's weights is not what it should be, if it is time for that.
+    pub(crate) fn spoil(&mut self) {
+        if std::mem::take(&mut self.spoils)
+            && let Some(worker) = self.workers.last_mut()
+        {
+            worker.chunks[0] = SPOILED;
+        }
     }
 
     pub(crate) fn at(&self, engine: usize) -> EngineLife {

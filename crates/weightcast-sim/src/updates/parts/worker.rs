@@ -44,6 +44,8 @@ pub(crate) struct SimWorker {
     pub(crate) slow_until: Time,
     /// The next install writes a wrong bit.
     pub(crate) flips: bool,
+    /// The next fetch brings a wrong bit, after it has compared digests.
+    pub(crate) spoils_staging: bool,
     /// The parameters were written in this life.
     pub(crate) written: bool,
     /// Something is missing: the prompt's cache outlives updates.
@@ -63,6 +65,7 @@ impl SimWorker {
             wedged_until: Time(0),
             slow_until: Time(0),
             flips: false,
+            spoils_staging: false,
             written: false,
             keeps_prefix: false,
         }
@@ -87,7 +90,10 @@ impl SimWorker {
     pub(crate) fn change(&mut self, order: &StepOrder, at: usize) -> Result<(), StepFailure> {
         let version = order.version.number;
         match (order.step, order.means) {
-            (UpdateStep::Fetch, InstallMeans::Staged) => self.staged[at] = version,
+            (UpdateStep::Fetch, InstallMeans::Staged) => {
+                let spoils = at + 1 == CHUNKS && std::mem::take(&mut self.spoils_staging);
+                self.staged[at] = if spoils { SPOILED } else { version };
+            }
             (UpdateStep::Fetch, InstallMeans::InPlace) => self.write(at, version),
             (UpdateStep::Install, _) => self.write(at, self.staged[at]),
             (UpdateStep::PostProcess, _) => {
