@@ -179,6 +179,10 @@ pub enum Safeguard {
     HeldVerified,
     /// An engine that fails for good does not hold up its fleet's next update (E6).
     LetsGo,
+    /// An engine in doubt that could not do what the register says tries again (E6).
+    DoubtRepeats,
+    /// An engine that takes a driver's step doubts the driver only after the step's deadline (E6).
+    BusyTrusts,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

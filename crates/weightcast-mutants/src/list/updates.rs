@@ -194,6 +194,20 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: failing_for_good,
     },
     UpdateMutant {
+        name: "doubt_gives_up",
+        what: "an engine in doubt that can't be resumed does not try again",
+        found_by: &["E6"],
+        off: &[Safeguard::DoubtRepeats],
+        scenario: abandoned,
+    },
+    UpdateMutant {
+        name: "busy_doubts",
+        what: "an engine that takes a driver's step doubts the driver all the same",
+        found_by: &["E6"],
+        off: &[Safeguard::BusyTrusts],
+        scenario: installing,
+    },
+    UpdateMutant {
         name: "fleet_unheld",
         what: "an engine of a fleet installs before the verdict",
         found_by: &["E4"],
@@ -266,6 +280,23 @@ fn mixed(options: UpdateOptions) -> UpdateOptions {
 /// What was staged can't be installed.
 fn failing_for_good(options: UpdateOptions) -> UpdateOptions {
     fleet(options).with(UpdateFault::StagingSpoiled, 8)
+}
+
+/// Drivers are lost, engines go on by themselves and fail, and no driver comes for long.
+fn abandoned(options: UpdateOptions) -> UpdateOptions {
+    let (lease, alone) = (Span::from_millis(600), Span::from_secs(16));
+    let options = UpdateOptions { lease, alone, retries: 0, doubt_retries: 4, ..fleet(options) };
+    let (publish_every, failing, joiners) = (Span::from_millis(900), 80, 0);
+    let options = UpdateOptions { publish_every, failing, joiners, ..options };
+    options.only(UpdateFault::DriverDies, 5).with(UpdateFault::LinkCut, 30)
+}
+
+/// Installs last longer than a lease, and orders are sent once.
+fn installing(options: UpdateOptions) -> UpdateOptions {
+    let (lease, patience) = (Span::from_millis(600), Span::from_secs(10));
+    let mut options = UpdateOptions { lease, patience, install: 25, ..fleet(options) };
+    options.deadlines.bytes = Span::from_secs(3);
+    options
 }
 
 fn spoiling(options: UpdateOptions) -> UpdateOptions {

@@ -11,7 +11,7 @@ use crate::engine_update::parameters::LiveParameters;
 use crate::engine_update::report::EngineReport;
 use crate::engine_update::step::{StepFailure, UpdateStep};
 use crate::server::Violation;
-use crate::{Safeguard, Safeguards, Version};
+use crate::{Safeguard, Safeguards, Span, Version};
 
 /// What the worker has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +162,11 @@ impl EngineGate {
     pub fn may_serve(&self) -> bool {
         let whole = self.live.ready().is_some() || !self.safeguards.on(Safeguard::WholeServed);
         !self.paused && !self.asleep && whole
+    }
+
+    /// How long a driver waits for the step that is being taken; nothing if none is.
+    pub fn busy(&self) -> Span {
+        self.running.map_or(Span(0), |order| order.deadline)
     }
 
     /// The version that tokens are stamped with.

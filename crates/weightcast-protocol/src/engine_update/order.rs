@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Version;
 use crate::engine_update::attempt::{FleetTransaction, UpdateAttempt};
 use crate::engine_update::means::InstallMeans;
 use crate::engine_update::report::EngineReport;
 use crate::engine_update::step::{StepFailure, UpdateStep};
+use crate::{Span, Version};
 
 /// What a worker is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub struct StepOrder {
     /// `Invalidate` keeps the caches of sequences that go on, and marks in each where the new version begins. Caches that a
     /// new sequence could begin with are forgotten even then.
     pub keep_caches: bool,
+    /// How long the driver waits for the step, and says nothing else meanwhile.
+    pub deadline: Span,
     /// The fleet's update that the order belongs to.
     pub transaction: Option<FleetTransaction>,
 }

@@ -67,6 +67,8 @@ update_points! {
     BackByItself: "an engine in doubt went back by itself";
     /// An engine installed by itself.
     ForwardByItself: "an engine in doubt installed by itself";
+    /// An engine tried again.
+    FailedByItself: "an engine in doubt could not do what the register says";
     /// An engine left its fleet.
     LeftFleet: "an engine left its fleet, since the register was out of reach";
     /// An engine that started or woke was admitted.

@@ -83,10 +83,16 @@ pub struct UpdateOptions {
     pub prefetch: bool,
     /// Deadlines of steps.
     pub deadlines: StepDeadlines,
+    /// How many times longer an install takes than a fetch.
+    pub install: u64,
+    /// How long an order is waited for before it is sent again.
+    pub patience: Span,
     /// How often an install is repeated.
     pub retries: u32,
     /// How long a driver may be silent.
     pub lease: Span,
+    /// How often an engine in doubt tries again.
+    pub doubt_retries: u32,
     /// How long the register may be out of reach.
     pub register_deadline: Span,
     /// How many of a thousand messages are lost, and how many come twice.
@@ -103,6 +109,8 @@ pub struct UpdateOptions {
     pub rollbacks: u64,
     /// A driver that starts is told of no version before the next one is published; until then it keeps to the fleet's.
     pub forgetful: bool,
+    /// How long no driver comes after the faults.
+    pub alone: Span,
     /// For how long faults strike.
     pub fault_time: Span,
     /// How long all may take to come right after that.
@@ -120,6 +128,7 @@ impl UpdateOptions {
         let fleet = rng.chance(650);
         let staged = fleet || rng.chance(500);
         let engines = rng.between(1, 6) as u32;
+        let install = if rng.chance(150) { 25 } else { 1 };
         Self {
             engines,
             workers: rng.between(1, 4) as u32,
@@ -128,14 +137,17 @@ impl UpdateOptions {
             mode: mode(rng),
             prefetch: staged && rng.chance(500),
             deadlines: StepDeadlines {
-                bytes: Span::from_millis(rng.between(400, 900)),
+                bytes: Span::from_millis(rng.between(400, 900) + (install - 1) * 80),
                 // As long as a sequence, at least.
                 pause: Span::from_millis(rng.between(800, 1_100)),
                 parameters: Span::from_millis(rng.between(250, 500)),
                 word: Span::from_millis(rng.between(200, 400)),
             },
+            install,
+            patience: Span::from_millis(if rng.chance(300) { 10_000 } else { 0 }),
             retries: rng.between(0, 3) as u32,
             lease: Span::from_millis(rng.between(600, 2_500)),
+            doubt_retries: rng.between(0, 3) as u32,
             register_deadline: Span::from_millis(rng.between(300, 1_500)),
             lost: if rng.chance(300) { 0 } else { rng.below(150) },
             delay: Span::from_millis(rng.between(2, 60)),
@@ -144,6 +156,7 @@ impl UpdateOptions {
             publish_every: Span::from_millis(rng.between(1_500, 3_500)),
             rollbacks: if rng.chance(500) { 0 } else { rng.between(100, 500) },
             forgetful: rng.chance(300),
+            alone: Span::from_millis(if fleet && rng.chance(250) { 16_000 } else { 100 }),
             fault_time: Span::from_millis(rng.between(4_000, 9_000)),
             quiet_time: Span::from_secs(14),
             faults: faults(rng),

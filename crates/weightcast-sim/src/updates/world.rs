@@ -17,6 +17,8 @@ use crate::updates::report::UpdateReport;
 
 /// How often drivers and engines look at their timers, and engines run a forward pass.
 pub(super) const TICK: Span = Span::from_millis(40);
+/// In so long an engine in doubt waits for a lease, asks, and goes on by itself.
+const LONELY: Span = Span::from_secs(15);
 /// How often the world is looked at.
 const LOOK: Span = Span::from_millis(250);
 
@@ -99,7 +101,8 @@ impl UpdateWorld {
             }
         }
         self.plan_ms(faults_ms, UpdateEvent::Calm);
-        self.plan_ms(faults_ms + 5_000, UpdateEvent::Published);
+        self.plan_ms(faults_ms + self.options.alone.0 / 1_000_000, UpdateEvent::DriverComes);
+        self.plan_ms(faults_ms + self.options.alone.0 / 1_000_000 + 5_000, UpdateEvent::Published);
     }
 
     fn plan_ms(&mut self, milliseconds: u64, event: UpdateEvent) {
@@ -117,7 +120,7 @@ impl UpdateWorld {
         told: bool,
     ) -> UpdateReport {
         self.told = told;
-        let end = Time(0) + self.options.fault_time + self.options.quiet_time;
+        let end = Time(0) + self.options.fault_time + self.options.alone + self.options.quiet_time;
         while let Some((at, event)) = self.queue.pop() {
             if at > end {
                 break;
@@ -160,7 +163,9 @@ impl UpdateWorld {
             UpdateEvent::Tick(driver) => self.tick(driver),
             UpdateEvent::EngineStarts(engine) => self.start_engine(engine),
             UpdateEvent::EngineWakes(at) => self.wake(at),
+            UpdateEvent::DriverStarts if self.calm => {}
             UpdateEvent::DriverStarts => self.start_driver(),
+            UpdateEvent::DriverComes => self.end_loneliness(),
             UpdateEvent::DriverEnds(driver) => self.end_driver(driver),
             UpdateEvent::Published => self.publish(),
             UpdateEvent::Look => self.look(),
@@ -207,6 +212,14 @@ impl UpdateWorld {
             let line = format!("{:>7} {seconds:>9.4} s  {}", self.report.events, line());
             self.report.lines.push(line);
         }
+    }
+
+    /// The last driver comes.
+    fn end_loneliness(&mut self) {
+        if self.options.alone > LONELY {
+            self.look_at_the_abandoned();
+        }
+        self.start_driver();
     }
 
     fn look(&mut self) {

@@ -83,12 +83,14 @@ pub struct FleetResult {
 /// When an engine whose driver is silent acts by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoubtConfig {
-    /// How long a driver may be silent.
+    /// How long a driver may be silent while the engine takes no step of it.
     pub lease: Span,
     /// How long to wait before the register is asked again.
     pub ask_every: Span,
     /// How long the register may be out of reach. Then the engine leaves the fleet.
     pub deadline: Span,
+    /// How often the engine tries again, a lease after it could not do what the register says. Then it leaves the fleet.
+    pub retries: u32,
     /// Switched off by test rigs only.
     pub safeguards: Safeguards,
 }

@@ -1,10 +1,10 @@
 use super::version;
-use crate::Safeguards;
 use crate::engine_update::UpdateStep::*;
 use crate::engine_update::{
     EngineGate, GateOutput, InstallMeans, StepAnswer, StepFailure, StepOrder, UpdateAttempt,
     UpdateStep,
 };
+use crate::{Safeguards, Span};
 
 fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
     StepOrder {
@@ -14,6 +14,7 @@ fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
         old: Some(version(1)),
         means,
         keep_caches: false,
+        deadline: Span::from_secs(1),
         transaction: None,
     }
 }
@@ -115,6 +116,7 @@ fn a_newer_order_ends_the_changes_of_a_step() {
     let fetch = order(Fetch, 1, InstallMeans::Staged);
     gate.handle_order(fetch);
     assert!(gate.may_act(fetch.attempt));
+    assert_eq!(gate.busy(), fetch.deadline);
     gate.handle_order(order(Inspect, 2, InstallMeans::Staged));
     assert!(!gate.may_act(fetch.attempt));
     gate.handle_performed(fetch.attempt, Ok(()));

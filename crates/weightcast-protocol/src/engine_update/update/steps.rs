@@ -37,6 +37,7 @@ impl EngineUpdate {
             old: self.config.old.filter(|_| self.heading != Heading::LettingGo),
             means: self.config.means,
             keep_caches: self.config.keeps_caches() || !declared,
+            deadline: self.config.deadlines.of(self.step),
             transaction: self.config.transaction,
         }
     }

@@ -6,6 +6,7 @@ use weightcast_protocol::engine_update::{
     UpdateConfig, UpdateInput, UpdateOutput, settle_engine,
 };
 
+use crate::updates::checkers::UpdateFact;
 use crate::updates::coverage::UpdatePoint;
 use crate::updates::parts::queue::{EngineLife, UpdateAsker};
 use crate::updates::world::{UpdateWorld, version};
@@ -36,6 +37,9 @@ impl UpdateWorld {
             match output {
                 DoubtOutput::Ask { transaction } => {
                     self.reach(UpdatePoint::EngineAsked);
+                    if let Some(step) = self.engines[at.engine].takes(self.now) {
+                        self.observe(&UpdateFact::DoubtsEarly { engine: at.engine, step });
+                    }
                     self.ask(UpdateAsker::Engine(at), transaction, FleetVerdict::Abort, offered);
                 }
                 DoubtOutput::Go { transaction, verdict } => self.go(at, transaction, verdict),
@@ -101,7 +105,42 @@ impl UpdateWorld {
                     self.tell(|| format!("{at:?}: by itself: {outcome:?}"));
                     self.own_ended(at, &outcome);
                     self.engines[at.engine].own = None;
+                    self.went(at, outcome.serving);
                 }
+            }
+        }
+    }
+
+    /// What an engine did by itself is over.
+    fn went(&mut self, at: EngineLife, serving: bool) {
+        if !serving {
+            self.reach(UpdatePoint::FailedByItself);
+        }
+        if let Some(doubt) = &mut self.engines[at.engine].doubt {
+            doubt.handle(self.now, DoubtInput::Went { serving });
+        }
+        self.pump_doubt(at);
+    }
+
+    /// No driver has come for a while, and nothing has failed: whoever could go on by itself must have done so.
+    pub(in crate::updates) fn look_at_the_abandoned(&mut self) {
+        for number in 0..self.engines.len() {
+            let engine = &self.engines[number];
+            let report = engine.report();
+            let Some(transaction) = report.transaction.filter(|_| engine.alive && !report.serving)
+            else {
+                continue;
+            };
+            let left = engine.doubt.as_ref().is_some_and(|doubt| doubt.has_left());
+            let able = match self.register.verdict(transaction) {
+                Some(FleetVerdict::Commit) => {
+                    let staged = report.staged == report.offered && engine.can_install();
+                    staged || report.ready == report.offered
+                }
+                _ => report.old.is_some() && report.ready == report.old,
+            };
+            if able && !left && report.paused {
+                self.observe(&UpdateFact::Abandoned { engine: number, transaction });
             }
         }
     }

@@ -85,7 +85,9 @@ impl UpdateWorld {
             return;
         }
         self.drivers[driver].resend_at = self.now + AGAIN;
+        let (now, patience) = (self.now, self.options.patience);
         let orders = self.drivers[driver].orders.values();
+        let orders = orders.filter(|given| given.since + patience <= now);
         let again: Vec<(EngineLife, StepOrder, u32)> = orders
             .flat_map(|given| given.waiting.iter().map(|worker| (given.to, given.order, *worker)))
             .collect();

@@ -1,7 +1,7 @@
 //! Engines start, sleep, wake, and generate.
 
 use weightcast_protocol::engine_update::{
-    DoubtConfig, EngineDoubt, EngineGate, PauseMode, UpdateAttempt,
+    DoubtConfig, DoubtInput, EngineDoubt, EngineGate, PauseMode, UpdateAttempt,
 };
 use weightcast_protocol::{Safeguard, Span};
 
@@ -28,6 +28,7 @@ impl UpdateWorld {
             lease: self.options.lease,
             ask_every: Span::from_millis(100),
             deadline: self.options.register_deadline,
+            retries: self.options.doubt_retries,
             safeguards,
         };
         let worker = |_| {
@@ -76,6 +77,9 @@ impl UpdateWorld {
         let froms: Vec<UpdateAsker> = engine.workers.iter_mut().map(put_to_sleep).collect();
         for (worker, from) in froms.into_iter().enumerate() {
             self.pump_gate(at, worker as u32, from);
+        }
+        if let Some(doubt) = &mut self.engines[at.engine].doubt {
+            doubt.handle(self.now, DoubtInput::Slept);
         }
         self.tell(|| format!("{at:?}: sleeps"));
         self.plan_in(span, UpdateEvent::EngineWakes(at));

@@ -38,9 +38,14 @@ impl UpdateWorld {
         *heard = (*heard).max(attempt);
         self.worker(to, worker).gate.handle_order(order);
         self.pump_gate(to, worker, from);
-        let obeyed = self.worker(to, worker).gate.report().seen == attempt;
+        self.heard(to, worker, from, attempt);
+    }
+
+    /// An order was heard, or its step has ended.
+    fn heard(&mut self, at: EngineLife, worker: u32, from: UpdateAsker, attempt: UpdateAttempt) {
+        let obeyed = self.worker(at, worker).gate.report().seen == attempt;
         if matches!(from, UpdateAsker::Driver(_)) && obeyed {
-            self.heard_driver(to);
+            self.heard_driver(at);
         }
     }
 
@@ -50,8 +55,9 @@ impl UpdateWorld {
         let engine = &mut self.engines[at.engine];
         let report = engine.report();
         let paused_in = report.transaction.filter(|_| report.paused);
+        let busy = engine.workers.iter().map(|worker| worker.gate.busy()).max().unwrap_or_default();
         if let Some(doubt) = &mut engine.doubt {
-            doubt.handle(now, DoubtInput::Heard { paused_in });
+            doubt.handle(now, DoubtInput::Heard { paused_in, busy });
         }
         self.pump_doubt(at);
     }
@@ -64,9 +70,10 @@ impl UpdateWorld {
             match output {
                 GateOutput::Perform(order) => {
                     self.tell(|| format!("{at:?}/{worker}: {} of {}", order.step, order.attempt));
-                    self.worker(at, worker).tasks.push(WorkerTask { order, made: 0, from });
+                    let since = self.now;
+                    self.worker(at, worker).tasks.push(WorkerTask { order, made: 0, from, since });
                     let attempt = order.attempt;
-                    let pace = self.pace(at, worker);
+                    let pace = self.pace(at, worker, order.step);
                     self.plan_in(pace, UpdateEvent::Change { at, worker, attempt });
                 }
                 GateOutput::Answer { attempt, answer } => {
@@ -80,10 +87,11 @@ impl UpdateWorld {
     }
 
     /// How long a worker takes for one change.
-    fn pace(&mut self, at: EngineLife, worker: u32) -> Span {
+    fn pace(&mut self, at: EngineLife, worker: u32, step: UpdateStep) -> Span {
         let slow_until = self.worker(at, worker).slow_until;
         let slow = slow_until > self.now;
         let usual = self.rng.between(1, 20);
+        let usual = if step == UpdateStep::Install { usual * self.options.install } else { usual };
         Span::from_millis(if slow { usual * 12 } else { usual })
     }
 
@@ -113,13 +121,14 @@ impl UpdateWorld {
             }
             Some(Ok(())) if task.made + 1 < SimWorker::changes(&task.order) => {
                 self.worker(at, worker).tasks[place].made += 1;
-                let pace = self.pace(at, worker);
+                let pace = self.pace(at, worker, task.order.step);
                 self.plan_in(pace, UpdateEvent::Change { at, worker, attempt });
             }
             Some(result) => {
                 self.worker(at, worker).tasks.remove(place);
                 self.worker(at, worker).gate.handle_performed(attempt, result);
                 self.pump_gate(at, worker, task.from);
+                self.heard(at, worker, task.from, attempt);
                 if task.order.step == UpdateStep::Resume
                     && let Some(span) = self.engines[at.engine].dozes.take()
                 {

@@ -117,7 +117,7 @@ impl UpdateWorld {
         self.pump(driver);
     }
 
-    /// Faults cease: one driver is left, and everything can be reached.
+    /// Faults cease: one driver is to come, and everything can be reached.
     pub(in crate::updates) fn calm_down(&mut self) {
         self.calm = true;
         (self.options.lost, self.options.failing) = (0, 0);
@@ -132,7 +132,6 @@ impl UpdateWorld {
         }
         self.doomed = None;
         self.end_driver_now();
-        self.plan_in(Span::from_millis(100), UpdateEvent::DriverStarts);
         self.tell(|| "faults cease".to_owned());
     }
 }

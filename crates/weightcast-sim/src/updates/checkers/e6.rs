@@ -1,4 +1,4 @@
-//! E6: doubt ends by its bound; after the faults every engine comes to serve the newest version.
+//! E6: doubt ends by its bound, and engines without a driver go on by themselves; after the faults every engine comes to serve the newest version.
 
 use crate::updates::checkers::{UpdateChecker, UpdateFact};
 
@@ -16,6 +16,12 @@ impl UpdateChecker for DoubtEnds {
                 Some(format!(
                     "engine {engine} is in doubt from {since:.3} s on, and after {bound:.3} s"
                 ))
+            }
+            UpdateFact::DoubtsEarly { engine, step } => {
+                Some(format!("engine {engine} doubts the driver that waits for its {step}"))
+            }
+            UpdateFact::Abandoned { engine, transaction } => {
+                Some(format!("engine {engine} stands still for {transaction:?}, and has not left"))
             }
             UpdateFact::Over { engine, serves, wanted, state } if *serves != Some(*wanted) => {
                 Some(format!("at the end engine {engine} serves {serves:?}, not {wanted}: {state}"))

@@ -9,7 +9,9 @@ mod e6;
 mod e7;
 
 use weightcast_protocol::Time;
-use weightcast_protocol::engine_update::{UpdateAttempt, UpdateOutcome, UpdateStep};
+use weightcast_protocol::engine_update::{
+    FleetTransaction, UpdateAttempt, UpdateOutcome, UpdateStep,
+};
 
 use crate::updates::parts::queue::EngineLife;
 
@@ -51,6 +53,10 @@ pub(super) enum UpdateFact<'a> {
     Overdue { driver: usize, what: &'a str, due: Time },
     /// An engine is in doubt for so long; it may be for as long as `bound`.
     Doubts { engine: usize, since: Time, bound: Time },
+    /// An engine in doubt asks the register while it takes a step for which its driver waits.
+    DoubtsEarly { engine: usize, step: UpdateStep },
+    /// No driver has come for long after the faults, and an engine that could go on by itself has not.
+    Abandoned { engine: usize, transaction: FleetTransaction },
     /// The world is over: what an engine serves, if it serves, and what it should.
     Over { engine: usize, serves: Option<u64>, wanted: u64, state: &'a str },
 }

@@ -7,7 +7,7 @@ use weightcast_protocol::engine_update::{
 };
 use weightcast_protocol::{Span, Time};
 
-use crate::updates::parts::queue::EngineLife;
+use crate::updates::parts::queue::{EngineLife, UpdateAsker};
 use crate::updates::parts::worker::{SPOILED, SimWorker, WorkerTask};
 
 /// A sequence that is being generated.
@@ -83,6 +83,24 @@ impl SimEngine {
     /// Whether all workers may serve.
     pub(crate) fn may_serve(&self) -> bool {
         self.alive && self.workers.iter().all(|worker| worker.gate.may_serve())
+    }
+
+    /// Whether what was staged is of one version.
+    pub(crate) fn can_install(&self) -> bool {
+        self.workers.iter().all(|worker| !worker.staged.contains(&SPOILED))
+    }
+
+    /// The step of a driver that a worker still takes, within its deadline.
+    pub(crate) fn takes(&self, now: Time) -> Option<UpdateStep> {
+        let in_time = |worker: &SimWorker, task: &WorkerTask| {
+            let driven = matches!(task.from, UpdateAsker::Driver(_));
+            let newest = task.order.attempt == worker.heard;
+            driven && newest && task.since + task.order.deadline > now
+        };
+        let of = |worker: &SimWorker| {
+            worker.tasks.iter().find(|task| in_time(worker, task)).map(|task| task.order.step)
+        };
+        self.workers.iter().find_map(of)
     }
 
     /// Whether a worker stands still.

@@ -56,6 +56,8 @@ pub(crate) enum UpdateEvent {
     EngineWakes(EngineLife),
     /// A driver starts.
     DriverStarts,
+    /// The last driver starts, after the faults.
+    DriverComes,
     /// A driver that lived beside another one dies.
     DriverEnds(usize),
     /// The trainer has a new version, or goes back to an earlier one.

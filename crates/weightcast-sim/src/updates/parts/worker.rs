@@ -24,6 +24,7 @@ pub(crate) struct WorkerTask {
     pub(crate) made: usize,
     /// Who gave the order.
     pub(crate) from: UpdateAsker,
+    pub(crate) since: Time,
 }
 
 /// A worker of an engine.
