@@ -183,6 +183,8 @@ pub enum Safeguard {
     DoubtRepeats,
     /// An engine that takes a driver's step doubts the driver only after the step's deadline (E6).
     BusyTrusts,
+    /// An order for another life of an engine has no effect (E7).
+    OwnLife,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

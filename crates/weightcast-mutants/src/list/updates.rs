@@ -142,7 +142,7 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         what: "a driver that takes over aborts whatever the register says",
         found_by: &["E4"],
         off: &[Safeguard::RecoveryAsks],
-        scenario: doubting,
+        scenario: recovering,
     },
     UpdateMutant {
         name: "last_verdict",
@@ -208,6 +208,13 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: installing,
     },
     UpdateMutant {
+        name: "any_life",
+        what: "an order that is meant for another life of an engine is obeyed",
+        found_by: &["E7"],
+        off: &[Safeguard::OwnLife],
+        scenario: waking,
+    },
+    UpdateMutant {
         name: "fleet_unheld",
         what: "an engine of a fleet installs before the verdict",
         found_by: &["E4"],
@@ -262,10 +269,18 @@ fn failing_fleet(options: UpdateOptions) -> UpdateOptions {
     failing(fleet(options))
 }
 
-/// Drivers live beside their successors.
+/// An engine that starts anew, and drivers that live beside their successors.
 fn split(options: UpdateOptions) -> UpdateOptions {
-    let options = fleet(options).with(UpdateFault::DriverSplit, 6).with(UpdateFault::EngineDies, 6);
-    options.with(UpdateFault::DriverSuspended, 4)
+    let options = UpdateOptions { engines: 1, joiners: 0, ..steady(options) };
+    options.with(UpdateFault::DriverSplit, 12).with(UpdateFault::EngineDies, 12)
+}
+
+/// A fleet that is updated often, and only has the faults that a mutant needs.
+fn steady(options: UpdateOptions) -> UpdateOptions {
+    let publish_every = Span::from_millis(1_200);
+    let mut options = UpdateOptions { publish_every, rollbacks: 0, install: 1, ..fleet(options) };
+    options.faults.clear();
+    options
 }
 
 /// Caches must not outlive an update.
@@ -312,18 +327,27 @@ fn flipping(options: UpdateOptions) -> UpdateOptions {
     options.with(UpdateFault::BitFlipped, 12)
 }
 
+/// Drivers die, and come before engines go on by themselves.
+fn recovering(options: UpdateOptions) -> UpdateOptions {
+    let options = UpdateOptions { lease: Span::from_millis(2_500), ..doubting(options) };
+    options.with(UpdateFault::WorkerSlow, 16).with(UpdateFault::RegisterAway, 0)
+}
+
 /// Drivers die, and the register is out of reach.
 fn doubting(options: UpdateOptions) -> UpdateOptions {
-    let options = fleet(options).with(UpdateFault::DriverDies, 8).with(UpdateFault::LinkCut, 6);
+    let options = UpdateOptions { lease: Span::from_millis(600), ..steady(options) };
+    let options = options.with(UpdateFault::DriverDies, 8).with(UpdateFault::LinkCut, 12);
     options.with(UpdateFault::RegisterAway, 6).with(UpdateFault::DriverSuspended, 4)
 }
 
-/// Engines lose drivers, then the register, and soon give up.
+/// Engines prepare at once; then they lose their driver and the register, and soon give up.
 fn leaving(options: UpdateOptions) -> UpdateOptions {
-    let (lease, register_deadline) = (Span::from_millis(600), Span::from_millis(200));
-    let options = UpdateOptions { lease, register_deadline, ..fleet(options) };
-    let options = options.with(UpdateFault::DriverDies, 16).with(UpdateFault::LinkCut, 16);
-    options.with(UpdateFault::RegisterAway, 12)
+    let (lease, register_deadline) = (Span::from_millis(500), Span::from_millis(100));
+    let options = UpdateOptions { lease, register_deadline, lost: 0, ..steady(options) };
+    let (prefetch, mode, delay) = (true, PauseMode::Abort, Span::from_millis(150));
+    let mut options = UpdateOptions { prefetch, mode, delay, failing: 0, ..options };
+    options.deadlines.word = Span::from_millis(800);
+    options.with(UpdateFault::LinkCut, 24).with(UpdateFault::RegisterAway, 8)
 }
 
 /// Jobs die while what drivers say to the register is under way, so that no engine remembers what was staged.

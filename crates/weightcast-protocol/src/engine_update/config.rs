@@ -49,6 +49,10 @@ impl Default for StepDeadlines {
 pub struct UpdateConfig {
     /// The number of the driver and of this machine; `number` grows with each order.
     pub attempt: UpdateAttempt,
+    /// The engine's life, as it has said ([`EngineReport::life`]). `None` where it is only asked.
+    ///
+    /// [`EngineReport::life`]: crate::engine_update::EngineReport::life
+    pub life: Option<u64>,
     /// Workers of the engine.
     pub workers: u32,
     /// The version that the engine may go back to: held whole, and still right to serve. `None`: the engine is not

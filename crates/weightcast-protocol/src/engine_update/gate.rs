@@ -34,6 +34,8 @@ pub enum GateOutput {
 /// begins after that.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EngineGate {
+    /// The engine's life.
+    life: u64,
     /// The newest order that was heard.
     seen: UpdateAttempt,
     /// The step that is being taken.
@@ -56,14 +58,16 @@ pub struct EngineGate {
 
 impl EngineGate {
     /// The gate of a worker that starts, with the parameters of `holds`, if it has loaded any. It serves nothing before a
-    /// driver resumes it. `driver` is the newest driver that the register has numbered: earlier ones have no say here.
-    pub fn new(holds: Option<Version>, driver: u64, safeguards: Safeguards) -> Self {
+    /// driver resumes it. `life` is the engine's: the same at all of its workers, and another whenever the engine starts, so
+    /// drawn or counted. `driver` is the newest driver that the register has numbered: earlier ones have no say here.
+    pub fn new(life: u64, holds: Option<Version>, driver: u64, safeguards: Safeguards) -> Self {
         let fenced = safeguards.on(Safeguard::StartFenced);
         let mut live = holds.map_or_else(LiveParameters::default, LiveParameters::loaded);
         if !safeguards.on(Safeguard::HeldVerified) {
             holds.into_iter().for_each(|version| live.finish(UpdateStep::Verify, version));
         }
         Self {
+            life,
             seen: UpdateAttempt::before(if fenced { driver } else { 0 }, 0),
             running: None,
             answered: None,
@@ -83,6 +87,9 @@ impl EngineGate {
     /// An order came in.
     pub fn handle_order(&mut self, order: StepOrder) {
         let attempt = order.attempt;
+        if !self.is_meant(&order) {
+            return self.say(attempt, StepAnswer::Failed(StepFailure::OtherLife));
+        }
         if order.step == UpdateStep::Inspect {
             self.hear(attempt);
             return self.say(attempt, StepAnswer::Inspected(self.report()));
@@ -177,6 +184,7 @@ impl EngineGate {
     /// What the worker is.
     pub fn report(&self) -> EngineReport {
         EngineReport {
+            life: Some(self.life),
             seen: self.seen,
             ready: self.live.ready(),
             held: self.live.held(),
@@ -204,6 +212,12 @@ impl EngineGate {
         };
         let detail = || format!("{what}: {:?}", self.report());
         if broken { Err(Violation { invariant, detail: detail() }) } else { Ok(()) }
+    }
+
+    /// Whether the order is meant for this life of the engine. It may have waited for the engine's address.
+    fn is_meant(&self, order: &StepOrder) -> bool {
+        let asks = order.life.is_none() && order.step == UpdateStep::Inspect;
+        asks || order.life == Some(self.life) || !self.safeguards.on(Safeguard::OwnLife)
     }
 
     /// Orders before this one have no effect any more.

@@ -16,7 +16,7 @@ pub enum UpdateInput {
         /// What it says.
         answer: StepAnswer,
     },
-    /// The engine died.
+    /// The engine died, or is thought to be dead: nothing more is ordered.
     Lost,
     /// The caller does not want the update any more. From the point of no return on, the update goes on to its end.
     Cancel,

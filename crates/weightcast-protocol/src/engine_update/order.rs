@@ -13,6 +13,9 @@ use crate::{Span, Version};
 pub struct StepOrder {
     /// The order's number.
     pub attempt: UpdateAttempt,
+    /// The life of the engine that the order is meant for: one that starts anew has another. `None`: whoever is there; only
+    /// to ask.
+    pub life: Option<u64>,
     /// The step.
     pub step: UpdateStep,
     /// The version that the step is about; of `Resume` the version that is to be served.

@@ -8,6 +8,8 @@ use crate::engine_update::attempt::{FleetTransaction, UpdateAttempt};
 /// What one worker is; or a whole engine, where its workers agree ([`EngineReport::of_all`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineReport {
+    /// The engine's life; `None` where workers are of several.
+    pub life: Option<u64>,
     /// The newest order that was heard.
     pub seen: UpdateAttempt,
     /// The version that the live parameters hold: installed, verified, without foreign caches, and stamped.
@@ -39,6 +41,7 @@ impl EngineReport {
             // A fleet may go back to an earlier version: what is offered is known by its update, not by its number.
             transaction: one.transaction.max(other.transaction),
             offered: if other.transaction > one.transaction { other.offered } else { one.offered },
+            life: one.life.filter(|life| other.life == Some(*life)),
             seen: one.seen.max(other.seen),
             ready: one.ready.filter(|version| other.ready == Some(*version)),
             held: one.held.filter(|version| other.held == Some(*version)),

@@ -91,6 +91,8 @@ pub enum StepFailure {
     Asleep,
     /// A newer order was heard.
     Fenced,
+    /// The order is meant for another life of the engine.
+    OtherLife,
     /// The worker is not in a state in which the step is right.
     OutOfOrder,
 }
@@ -105,6 +107,7 @@ impl StepFailure {
             StepFailure::Engine => "engine",
             StepFailure::Asleep => "asleep",
             StepFailure::Fenced => "fenced",
+            StepFailure::OtherLife => "other_life",
             StepFailure::OutOfOrder => "out_of_order",
         }
     }

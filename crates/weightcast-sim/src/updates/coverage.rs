@@ -45,6 +45,8 @@ update_points! {
     SpoiledFound: "an engine that had woken or started was not admitted with what it had";
     /// An engine that had failed for good was let go.
     LetGo: "an engine that could not install was let out of its fleet's update";
+    /// An order reached another life of an engine.
+    OrderWaited: "an order that had waited for an engine's address reached its next life";
     /// A driver found that there is a later one.
     SteppedDown: "a driver found a later driver, and stopped";
     /// A fleet committed.

@@ -14,6 +14,8 @@ use crate::{Safeguards, Span, Version};
 pub struct FleetMember {
     /// The engine's number.
     pub engine: u32,
+    /// The engine's life, as it has said.
+    pub life: Option<u64>,
     /// Its workers.
     pub workers: u32,
     /// The version that it may go back to: the fleet's own, if the engine holds it whole.

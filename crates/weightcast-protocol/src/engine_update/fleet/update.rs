@@ -286,6 +286,7 @@ fn end_of(verdict: FleetVerdict) -> FleetEnd {
 
 fn engine_config(config: &FleetConfig, member: &FleetMember) -> UpdateConfig {
     UpdateConfig {
+        life: member.life,
         workers: member.workers,
         old: member.old,
         paused: member.paused,

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::{config, version};
+use super::{LIFE, config, version};
 use crate::engine_update::{
     EngineReport, EngineState, FleetConfig, FleetEnd, FleetInput, FleetMember, FleetOutput,
     FleetRegister, FleetResult, FleetTransaction, FleetUpdate, FleetVerdict, StepAnswer,
@@ -11,7 +11,13 @@ use crate::{Safeguards, Span, Time};
 const TRANSACTION: FleetTransaction = FleetTransaction { driver: 1, number: 1 };
 
 fn fleet_config() -> FleetConfig {
-    let member = |engine| FleetMember { engine, workers: 1, old: Some(version(1)), paused: false };
+    let member = |engine| FleetMember {
+        engine,
+        life: LIFE,
+        workers: 1,
+        old: Some(version(1)),
+        paused: false,
+    };
     FleetConfig {
         update: config(),
         transaction: TRANSACTION,
@@ -76,7 +82,9 @@ impl FleetRig {
         while let Some((engine, order)) = self.orders.iter().next().map(|(e, o)| (*e, *o)) {
             let answer = match order.step {
                 step if fails == Some((engine, step)) => StepAnswer::Failed(StepFailure::Engine),
-                UpdateStep::Inspect => StepAnswer::Inspected(EngineReport::default()),
+                UpdateStep::Inspect => {
+                    StepAnswer::Inspected(EngineReport { life: LIFE, ..EngineReport::default() })
+                }
                 _ => StepAnswer::Done,
             };
             self.answer(engine, answer);
@@ -170,8 +178,13 @@ fn without_a_register_a_driver_aborts_or_is_in_doubt() {
 #[test]
 fn a_driver_that_takes_over_finishes_what_was_decided() {
     let (old, new) = (Some(version(1)), Some(version(2)));
-    let asked =
-        EngineReport { paused: true, old, transaction: Some(TRANSACTION), ..Default::default() };
+    let asked = EngineReport {
+        paused: true,
+        old,
+        transaction: Some(TRANSACTION),
+        life: LIFE,
+        ..Default::default()
+    };
     for (report, verdict, steps) in [
         (
             EngineReport { ready: old, staged: new, ..asked },
@@ -246,6 +259,7 @@ fn a_fleet_that_goes_back_is_at_the_earlier_version() {
     let report = |number, offered| EngineReport {
         transaction: Some(of(number)),
         offered: Some(version(offered)),
+        life: LIFE,
         ..EngineReport::default()
     };
     let joined = EngineReport::of_all(&[report(1, 3), report(2, 2), report(1, 3)]);

@@ -1,4 +1,4 @@
-use super::version;
+use super::{LIFE, version};
 use crate::engine_update::UpdateStep::*;
 use crate::engine_update::{
     EngineGate, GateOutput, InstallMeans, StepAnswer, StepFailure, StepOrder, UpdateAttempt,
@@ -9,6 +9,7 @@ use crate::{Safeguards, Span};
 fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
     StepOrder {
         attempt: UpdateAttempt { number, ..UpdateAttempt::before(1, 1) },
+        life: LIFE,
         step,
         version: version(2),
         old: Some(version(1)),
@@ -21,7 +22,7 @@ fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
 
 /// A gate that serves version 1.
 fn serving() -> EngineGate {
-    let mut gate = EngineGate::new(Some(version(1)), 0, Safeguards::default());
+    let mut gate = EngineGate::new(1, Some(version(1)), 0, Safeguards::default());
     let mut attempt = UpdateAttempt::before(1, 0);
     for step in [Verify, Resume] {
         attempt = attempt.next();
@@ -139,7 +140,7 @@ fn half_an_install_is_no_version() {
 
 #[test]
 fn who_starts_or_wakes_serves_nothing_before_a_driver_says_so() {
-    let mut gate = EngineGate::new(Some(version(1)), 3, Safeguards::default());
+    let mut gate = EngineGate::new(1, Some(version(1)), 3, Safeguards::default());
     assert!(!gate.may_serve());
     let fenced = Some(StepAnswer::Failed(StepFailure::Fenced));
     assert_eq!(take(&mut gate, order(Resume, 1, InstallMeans::Staged)), fenced, "a lost driver");
@@ -176,7 +177,7 @@ fn who_starts_or_wakes_is_verified_before_it_is_resumed() {
         version: version(1),
         ..order(step, number, InstallMeans::Staged)
     };
-    for mut gate in [EngineGate::new(Some(version(1)), 0, Safeguards::default()), woken()] {
+    for mut gate in [EngineGate::new(1, Some(version(1)), 0, Safeguards::default()), woken()] {
         assert_eq!((gate.report().ready, gate.report().held), (None, Some(version(1))));
         assert_eq!(take(&mut gate, of_old(Resume, 1)), REFUSED);
         assert_eq!(take(&mut gate, of_old(Verify, 2)), Some(StepAnswer::Done));
@@ -187,4 +188,21 @@ fn who_starts_or_wakes_is_verified_before_it_is_resumed() {
     gate.handle_order(verify);
     gate.handle_performed(verify.attempt, Err(StepFailure::Digest));
     assert_eq!(gate.report().held, None, "it has no version");
+}
+
+/// An order that waited for an engine's address may reach another process there.
+#[test]
+fn an_order_for_another_life_has_no_effect() {
+    let mut gate = serving();
+    let before = gate.report();
+    let other = Some(StepAnswer::Failed(StepFailure::OtherLife));
+    for (life, steps) in [(None, &[Pause, Resume][..]), (Some(2), &[Pause, Discard, Inspect][..])] {
+        for step in steps {
+            let order = StepOrder { life, ..order(*step, 1, InstallMeans::Staged) };
+            assert_eq!(take(&mut gate, order), other, "{step}");
+        }
+    }
+    assert_eq!(gate.report(), before);
+    let asked = StepOrder { life: None, ..order(Inspect, 1, InstallMeans::Staged) };
+    assert!(matches!(take(&mut gate, asked), Some(StepAnswer::Inspected(_))));
 }

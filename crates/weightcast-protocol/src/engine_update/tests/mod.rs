@@ -11,6 +11,9 @@ use crate::engine_update::{
 };
 use crate::{Epoch, Safeguards, Time, Version};
 
+/// The engine's life in these tests.
+const LIFE: Option<u64> = Some(1);
+
 fn version(number: u64) -> Version {
     Version { epoch: Epoch(1), number }
 }
@@ -18,6 +21,7 @@ fn version(number: u64) -> Version {
 fn config() -> UpdateConfig {
     UpdateConfig {
         attempt: UpdateAttempt::before(1, 1),
+        life: LIFE,
         workers: 2,
         old: Some(version(1)),
         new: version(2),

@@ -10,6 +10,7 @@ fn report(ready: Option<Version>, serving: bool) -> StepAnswer {
         ready,
         serving,
         paused: !serving,
+        life: LIFE,
         ..EngineReport::default()
     })
 }
@@ -177,7 +178,8 @@ fn a_driver_learns_from_a_report_that_it_is_superseded() {
     for worker in 0..2 {
         let seen = UpdateAttempt::before(2, 0);
         let ready = Some(version(2));
-        let report = EngineReport { seen, ready, paused: true, ..EngineReport::default() };
+        let report =
+            EngineReport { seen, ready, paused: true, life: LIFE, ..EngineReport::default() };
         rig.answer(worker, StepAnswer::Inspected(report));
     }
     let outcome = rig.outcome.expect("it does not resume the engine");
@@ -238,7 +240,8 @@ fn an_engine_that_fails_for_good_is_let_out_of_its_fleets_update() {
         let mut rig = UpdateRig::of(EngineUpdate::forward(config, Time(0)));
         rig.go_to(Verify);
         rig.answer(0, StepAnswer::Failed(StepFailure::Digest));
-        let report = EngineReport { transaction, paused: true, ..EngineReport::default() };
+        let report =
+            EngineReport { transaction, paused: true, life: LIFE, ..EngineReport::default() };
         let said = StepAnswer::Inspected(report);
         while rig.outcome.is_none() {
             let order = rig.order.expect("an order");
@@ -257,4 +260,22 @@ fn an_engine_that_fails_for_good_is_let_out_of_its_fleets_update() {
         assert_eq!(discards, usize::from(!by_itself));
         assert_eq!(rig.outcome.map(|outcome| outcome.state), Some(EngineState::Empty));
     }
+}
+
+/// The engine that the update was about is gone, whatever else is at its address.
+#[test]
+fn an_update_ends_where_another_life_answers() {
+    let mut rig = UpdateRig::new(config());
+    rig.go_to(Install);
+    rig.answer(1, StepAnswer::Failed(StepFailure::OtherLife));
+    let outcome = rig.outcome.expect("it ends at once");
+    assert_eq!((outcome.state, outcome.serving), (EngineState::Gone, false));
+    // The same where workers of two lives answer a question.
+    let config = UpdateConfig { life: None, ..config() };
+    let mut rig = UpdateRig::of(EngineUpdate::ask(config, Time(0)));
+    for (worker, life) in [(0, Some(1)), (1, Some(2))] {
+        let report = EngineReport { life, ..EngineReport::default() };
+        rig.answer(worker, StepAnswer::Inspected(report));
+    }
+    assert_eq!(rig.outcome.map(|outcome| outcome.state), Some(EngineState::Gone));
 }

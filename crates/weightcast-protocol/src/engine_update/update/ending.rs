@@ -41,6 +41,12 @@ impl EngineUpdate {
         }
     }
 
+    /// The engine died, or another life of it is there.
+    pub(super) fn lost(&mut self, now: Time) {
+        self.failure.get_or_insert((self.step, UpdateReason::Lost));
+        self.end(now, EngineState::Gone, false, None);
+    }
+
     /// The outcome of a step is unknown, or the update is at its end: the engine itself has to say what it is.
     pub(super) fn ask_now(&mut self, now: Time) {
         if self.config.safeguards.on(Safeguard::OutcomeAsked) {
@@ -55,6 +61,9 @@ impl EngineUpdate {
 
     /// The engine has said what it is.
     pub(super) fn judge(&mut self, now: Time, report: EngineReport) {
+        if report.life.is_none() {
+            return self.lost(now); // some workers are of an earlier life
+        }
         if report.seen > self.attempt {
             self.looks = true;
             let step = self.failure.map_or(self.step, |(step, _)| step);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine_update::attempt::UpdateAttempt;
 use crate::engine_update::config::UpdateConfig;
 use crate::engine_update::input::{UpdateInput, UpdateOutput};
-use crate::engine_update::outcome::{EngineState, UpdateReason};
+use crate::engine_update::outcome::UpdateReason;
 use crate::engine_update::step::UpdateStep;
 use crate::engine_update::tally::StepTally;
 use crate::{Safeguard, Span, Time};
@@ -134,10 +134,7 @@ impl EngineUpdate {
             UpdateInput::Answered { worker, attempt, answer } => {
                 self.answered(now, worker, attempt, answer);
             }
-            UpdateInput::Lost => {
-                self.failure.get_or_insert((self.step, UpdateReason::Lost));
-                self.end(now, EngineState::Gone, false, None);
-            }
+            UpdateInput::Lost => self.lost(now),
             UpdateInput::Cancel if self.may_return() && self.heading == Heading::Forward => {
                 self.fail(now, UpdateReason::Cancelled);
             }

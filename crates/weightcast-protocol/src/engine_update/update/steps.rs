@@ -7,7 +7,7 @@ use crate::engine_update::means::InstallMeans;
 use crate::engine_update::order::{StepAnswer, StepOrder};
 use crate::engine_update::outcome::UpdateReason;
 use crate::engine_update::report::EngineReport;
-use crate::engine_update::step::UpdateStep;
+use crate::engine_update::step::{StepFailure, UpdateStep};
 use crate::engine_update::tally::StepTally;
 use crate::engine_update::update::{EngineUpdate, Heading};
 use crate::{Safeguard, Time};
@@ -32,6 +32,7 @@ impl EngineUpdate {
         let declared = self.config.safeguards.on(Safeguard::DeclaredMix);
         StepOrder {
             attempt: self.attempt,
+            life: self.config.life,
             step: self.step,
             version: back.unwrap_or(self.config.new),
             old: self.config.old.filter(|_| self.heading != Heading::LettingGo),
@@ -57,6 +58,7 @@ impl EngineUpdate {
             return;
         }
         match answer {
+            StepAnswer::Failed(StepFailure::OtherLife) => self.lost(now),
             StepAnswer::Failed(failure) => self.fail(now, UpdateReason::Failed(failure)),
             StepAnswer::Done => self.count(now, worker, None),
             StepAnswer::Inspected(report) => self.count(now, worker, Some(report)),

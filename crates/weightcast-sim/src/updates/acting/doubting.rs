@@ -77,7 +77,8 @@ impl UpdateWorld {
         let (offered, now) = (report.offered.map_or(0, |version| version.number), self.now);
         let attempt = UpdateAttempt { by_itself: true, ..report.seen };
         let config = self.engine_config(attempt, offered);
-        let config = UpdateConfig { transaction: Some(transaction), old: report.old, ..config };
+        let (transaction, life) = (Some(transaction), report.life);
+        let config = UpdateConfig { transaction, life, old: report.old, ..config };
         let engine = &mut self.engines[at.engine];
         engine.own_attempt = UpdateAttempt { number: u64::MAX, ..attempt };
         (engine.own, engine.own_since) = (Some(settle_engine(config, &report, verdict, now)), now);
@@ -166,6 +167,7 @@ impl UpdateWorld {
         let options = &self.options;
         UpdateConfig {
             attempt,
+            life: None,
             workers: options.workers,
             old: None,
             new: version(number),

@@ -52,14 +52,12 @@ impl UpdateWorld {
         self.plan_in(TICK, UpdateEvent::Tick(driver));
     }
 
-    /// The platform has told that an engine is dead, or that another life of it has begun.
+    /// The platform has told that an engine is dead. That another life of it has begun, the engine says itself.
     fn notice_the_dead(&mut self, driver: usize) {
-        let lives: Vec<(u32, u32)> =
-            self.drivers[driver].lives.iter().map(|(engine, life)| (*engine, *life)).collect();
-        for (number, life) in lives {
+        let known: Vec<u32> = self.drivers[driver].lives.keys().copied().collect();
+        for number in known {
             let engine = &self.engines[number as usize];
-            let gone = engine.life != life || !engine.alive && engine.dead_known <= self.now;
-            if gone {
+            if !engine.alive && engine.dead_known <= self.now {
                 self.drivers[driver].lives.remove(&number);
                 self.drivers[driver].orders.remove(&number);
                 self.give(driver, number, UpdateInput::Lost);
@@ -115,7 +113,7 @@ impl UpdateWorld {
         }
         let number = from.engine as u32;
         let current = match self.drivers[driver].orders.get_mut(&number) {
-            Some(given) if given.to == from && given.order.attempt == attempt => {
+            Some(given) if given.order.attempt == attempt => {
                 if given.waiting.remove(&worker) {
                     given.told = given.told.min(sent);
                 }
@@ -126,10 +124,8 @@ impl UpdateWorld {
         if !current {
             self.reach(UpdatePoint::LateAnswer);
         }
-        if self.drivers[driver].lives.get(&number) == Some(&from.life) {
-            self.give(driver, number, UpdateInput::Answered { worker, attempt, answer });
-            self.pump(driver);
-        }
+        self.give(driver, number, UpdateInput::Answered { worker, attempt, answer });
+        self.pump(driver);
     }
 
     pub(super) fn driver_decided(

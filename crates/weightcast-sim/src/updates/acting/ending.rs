@@ -19,6 +19,8 @@ impl UpdateWorld {
         self.drivers[driver].orders.remove(&engine);
         if matches!(self.drivers[driver].work, DriverWork::RollCall) {
             if let Some(report) = outcome.report {
+                let life = report.life.map_or(0, |life| life as u32);
+                self.drivers[driver].lives.insert(engine, life);
                 self.drivers[driver].reports.insert(engine, report);
             }
             return;

@@ -31,21 +31,23 @@ impl UpdateWorld {
             retries: self.options.doubt_retries,
             safeguards,
         };
+        let old = &mut self.engines[engine];
+        let (spoils, life) = (old.spoils, old.life + 1);
+        let (next_sequence, cut_until) = (old.next_sequence + 1_000, old.cut_until);
+        let waiting = std::mem::take(&mut old.waiting);
         let worker = |_| {
-            let gate = EngineGate::new(holds.map(version), newest, safeguards);
+            let gate = EngineGate::new(life.into(), holds.map(version), newest, safeguards);
             let heard = UpdateAttempt::before(newest, 0);
             let keeps_prefix = !safeguards.on(Safeguard::PrefixesForgotten);
             SimWorker { keeps_prefix, ..SimWorker::new(gate, holds.unwrap_or(SPOILED), heard) }
         };
-        let old = &self.engines[engine];
-        let spoils = old.spoils;
         self.engines[engine] = SimEngine {
-            life: old.life + 1,
+            life,
             alive: true,
             workers: (0..self.options.workers).map(worker).collect(),
             doubt: self.options.fleet.then(|| EngineDoubt::new(config)),
-            next_sequence: old.next_sequence + 1_000,
-            cut_until: old.cut_until,
+            next_sequence,
+            cut_until,
             upset_at: self.now,
             ..SimEngine::absent()
         };
@@ -57,6 +59,10 @@ impl UpdateWorld {
         }
         self.tell(|| format!("{at:?}: starts with {holds:?}, after driver {newest}"));
         self.plan_in(TICK, UpdateEvent::Pass(at));
+        for (worker, from, order) in waiting {
+            self.reach(UpdatePoint::OrderWaited);
+            self.send_order(from, at, worker, order);
+        }
     }
 
     /// What an engine has loaded from its disk when it starts.

@@ -22,6 +22,7 @@ impl UpdateWorld {
         &mut self.engines[at.engine].workers[worker as usize]
     }
 
+    /// An order arrives. A driver's arrives at whichever life of the engine is there, or waits for the next one.
     pub(in crate::updates) fn hear_order(
         &mut self,
         to: EngineLife,
@@ -29,13 +30,19 @@ impl UpdateWorld {
         from: UpdateAsker,
         order: StepOrder,
     ) {
+        let to = match from {
+            UpdateAsker::Driver(_) => self.engines[to.engine].at(to.engine),
+            UpdateAsker::Engine(_) => to,
+        };
         if !self.lives(to) {
-            return;
+            return self.engines[to.engine].waiting.push((worker, from, order));
         }
         let attempt = order.attempt;
-        self.observe(&UpdateFact::Heard { at: to, worker, attempt });
-        let heard = &mut self.worker(to, worker).heard;
-        *heard = (*heard).max(attempt);
+        if order.life.is_none_or(|life| life == u64::from(to.life)) {
+            self.observe(&UpdateFact::Heard { at: to, worker, attempt });
+            let heard = &mut self.worker(to, worker).heard;
+            *heard = (*heard).max(attempt);
+        }
         self.worker(to, worker).gate.handle_order(order);
         self.pump_gate(to, worker, from);
         self.heard(to, worker, from, attempt);
@@ -158,8 +165,7 @@ impl UpdateWorld {
             }));
         }
         let result = self.worker(at, worker).change(&order, made);
-        let (attempt, step) = (order.attempt, order.step);
-        self.observe(&UpdateFact::Changed { at, worker, attempt, step });
+        self.observe(&UpdateFact::Changed { at, worker, order: &order });
         if result == Err(StepFailure::Digest) {
             let written = self.worker(at, worker).written;
             self.reach(if written {

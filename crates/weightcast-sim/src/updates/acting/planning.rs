@@ -11,6 +11,9 @@ use crate::updates::parts::driver::{DrivenUpdate, DriverWork};
 use crate::updates::parts::queue::EngineLife;
 use crate::updates::world::{UpdateWorld, version};
 
+/// What a driver knows of an engine that it has not heard.
+const NO_LIFE: u32 = 0;
+
 impl UpdateWorld {
     pub(super) fn plan_work(&mut self, driver: usize) {
         match self.drivers[driver].work {
@@ -49,11 +52,10 @@ impl UpdateWorld {
         let mut open = false;
         for number in 0..self.engines.len() {
             let engine = &self.engines[number];
-            let (life, number) = (engine.life, number as u32);
             let dead = !engine.alive && engine.dead_known <= self.now;
-            let known = self.drivers[driver].lives.get(&number) == Some(&life);
+            let number = number as u32;
             let reports = &mut self.drivers[driver].reports;
-            if dead || !known {
+            if dead {
                 reports.remove(&number);
             }
             if dead || reports.contains_key(&number) {
@@ -62,7 +64,7 @@ impl UpdateWorld {
             open = true;
             if !self.drivers[driver].updates.contains_key(&number) {
                 let config = self.driver_config(driver, 0);
-                self.drivers[driver].lives.insert(number, life);
+                self.drivers[driver].lives.insert(number, NO_LIFE);
                 self.drive(driver, number, 0, |now| EngineUpdate::ask(config, now));
             }
         }
@@ -79,7 +81,8 @@ impl UpdateWorld {
         number: u64,
         begin: impl FnOnce(weightcast_protocol::Time) -> EngineUpdate,
     ) {
-        let life = EngineLife { engine: engine as usize, life: self.engines[engine as usize].life };
+        let life = self.drivers[driver].lives.get(&engine).copied().unwrap_or(NO_LIFE);
+        let life = EngineLife { engine: engine as usize, life };
         let driven = DrivenUpdate { update: begin(self.now), life, version: number };
         self.drivers[driver].updates.insert(engine, driven);
     }
@@ -125,6 +128,7 @@ impl UpdateWorld {
         if target != fleet {
             let member = |(engine, report): &(u32, EngineReport)| FleetMember {
                 engine: *engine,
+                life: report.life,
                 workers: self.options.workers,
                 old: old(report),
                 paused: report.paused,
@@ -155,7 +159,8 @@ impl UpdateWorld {
         self.drivers[driver].work = DriverWork::Apart;
         for (engine, report) in late {
             let config = self.driver_config(driver, wanted.number);
-            let config = UpdateConfig { old: Some(wanted), paused: report.paused, ..config };
+            let EngineReport { life, paused, .. } = *report;
+            let config = UpdateConfig { life, old: Some(wanted), paused, ..config };
             self.bound(driver, config.bound());
             self.drive(driver, *engine, wanted.number, |now| {
                 if report.ready == Some(wanted) {
@@ -232,6 +237,7 @@ impl UpdateWorld {
         let of_it = reports.iter().filter(|(_, r)| r.transaction == Some(transaction));
         let member = |(engine, report): (&u32, &EngineReport)| FleetMember {
             engine: *engine,
+            life: report.life,
             workers: self.options.workers,
             old: report.old,
             paused: report.paused,

@@ -1,8 +1,8 @@
-//! E7: once a worker has heard an order, no earlier order has an effect there.
+//! E7: once a worker has heard an order, no earlier order has an effect there; and none that is meant for another life.
 
 use std::collections::BTreeMap;
 
-use weightcast_protocol::engine_update::UpdateAttempt;
+use weightcast_protocol::engine_update::{StepOrder, UpdateAttempt};
 
 use crate::updates::checkers::{UpdateChecker, UpdateFact};
 use crate::updates::parts::queue::EngineLife;
@@ -26,10 +26,17 @@ impl UpdateChecker for Fenced {
                 let heard = self.heard.entry((*at, *worker)).or_default();
                 *heard = (*heard).max(*attempt);
             }
-            UpdateFact::Changed { at, worker, attempt, step } => {
+            UpdateFact::Changed { at, worker, order } => {
                 let heard = self.heard.get(&(*at, *worker)).copied().unwrap_or_default();
+                let EngineLife { engine, life } = at;
+                let StepOrder { attempt, step, .. } = order;
+                if order.life != Some(u64::from(*life)) {
+                    let meant = order.life;
+                    return Some(format!(
+                        "{step} for life {meant:?} changes worker {worker} of engine {engine} in life {life}"
+                    ));
+                }
                 if *attempt < heard {
-                    let EngineLife { engine, .. } = at;
                     return Some(format!(
                         "{step} of {attempt} changes worker {worker} of engine {engine} after {heard}"
                     ));

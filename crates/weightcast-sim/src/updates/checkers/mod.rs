@@ -10,7 +10,7 @@ mod e7;
 
 use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
-    FleetTransaction, UpdateAttempt, UpdateOutcome, UpdateStep,
+    FleetTransaction, StepOrder, UpdateAttempt, UpdateOutcome, UpdateStep,
 };
 
 use crate::updates::parts::queue::EngineLife;
@@ -36,10 +36,10 @@ pub(super) enum UpdateFact<'a> {
     Committed { version: u64 },
     /// A worker starts; the register has numbered drivers up to `newest`.
     Started { at: EngineLife, worker: u32, newest: u64 },
-    /// An order arrives at a worker.
+    /// An order arrives at a worker of the life for which it is meant.
     Heard { at: EngineLife, worker: u32, attempt: UpdateAttempt },
     /// A step makes a change.
-    Changed { at: EngineLife, worker: u32, attempt: UpdateAttempt, step: UpdateStep },
+    Changed { at: EngineLife, worker: u32, order: &'a StepOrder },
     /// An update ends, and says what the engine is. `disturbed`: the engine may have become something else since it was
     /// asked.
     Ended {

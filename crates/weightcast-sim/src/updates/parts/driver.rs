@@ -64,7 +64,7 @@ pub(crate) struct SimDriver {
     pub(crate) reports: BTreeMap<u32, EngineReport>,
     /// Orders that are sent again until they are answered, by engine.
     pub(crate) orders: BTreeMap<u32, GivenOrder>,
-    /// The lives of engines that the present work is about.
+    /// The engines that the present work is about, and their lives, as they have said.
     pub(crate) lives: BTreeMap<u32, u32>,
     /// When the present work began, and by when it must be over.
     pub(crate) began: Time,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weightcast_protocol::engine_update::{
-    EngineDoubt, EngineReport, EngineUpdate, PauseMode, UpdateAttempt, UpdateStep,
+    EngineDoubt, EngineReport, EngineUpdate, PauseMode, StepOrder, UpdateAttempt, UpdateStep,
 };
 use weightcast_protocol::{Span, Time};
 
@@ -37,6 +37,8 @@ pub(crate) struct SimEngine {
     /// Drivers do not reach it until then.
     pub(crate) cut_until: Time,
     pub(crate) doubts_since: Option<Time>,
+    /// Orders that wait for the engine's address, by worker.
+    pub(crate) waiting: Vec<(u32, UpdateAsker, StepOrder)>,
     /// Has wrong weights when it wakes, or is started.
     pub(crate) spoils: bool,
     /// Sleeps for so long once it has been resumed, before anybody knows.
@@ -62,6 +64,7 @@ impl SimEngine {
             own_attempt: UpdateAttempt::default(),
             cut_until: Time(0),
             doubts_since: None,
+            waiting: Vec::new(),
             spoils: false,
             dozes: None,
             upset_at: Time(0),
