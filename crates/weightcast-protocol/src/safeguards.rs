@@ -185,6 +185,8 @@ pub enum Safeguard {
     BusyTrusts,
     /// An order for another life of an engine has no effect (E7).
     OwnLife,
+    /// An engine is told which version it holds (E2).
+    Stamped,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

@@ -119,7 +119,7 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
     UpdateMutant {
         name: "register_unasked",
         what: "a driver goes on before the register has decided",
-        found_by: &["E4"],
+        found_by: &["E4", "E5"],
         off: &[Safeguard::RegisterDecides],
         scenario: doubting,
     },
@@ -140,7 +140,7 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
     UpdateMutant {
         name: "recovery_unasked",
         what: "a driver that takes over aborts whatever the register says",
-        found_by: &["E4"],
+        found_by: &["E4", "E5"],
         off: &[Safeguard::RecoveryAsks],
         scenario: recovering,
     },
@@ -213,6 +213,13 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         found_by: &["E7"],
         off: &[Safeguard::OwnLife],
         scenario: waking,
+    },
+    UpdateMutant {
+        name: "unstamped+resume_unready+torn_served",
+        what: "an engine is resumed and serves without being told which version it holds",
+        found_by: &["E2"],
+        off: &[Safeguard::Stamped, Safeguard::ReadyResumed, Safeguard::WholeServed],
+        scenario: as_drawn,
     },
     UpdateMutant {
         name: "fleet_unheld",

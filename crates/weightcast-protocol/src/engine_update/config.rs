@@ -81,10 +81,11 @@ pub struct UpdateConfig {
 impl UpdateConfig {
     /// How long the update takes at most, without the time for which it waits to be told to proceed.
     pub fn bound(&self) -> Span {
-        let of = |step: &UpdateStep| self.deadlines.of(*step).0;
-        let course: u64 = course(self.means, self.prefetch).iter().map(of).sum();
-        let end = of(&UpdateStep::Discard) + of(&UpdateStep::Resume) + of(&UpdateStep::Inspect);
-        Span((course + 2 * end).saturating_mul(u64::from(self.retries) + 1))
+        const END: [UpdateStep; 4] =
+            [UpdateStep::Discard, UpdateStep::Verify, UpdateStep::Resume, UpdateStep::Inspect];
+        let steps = course(self.means, self.prefetch).iter().chain(&END).chain(&END);
+        let once = steps.fold(0u64, |sum, step| sum.saturating_add(self.deadlines.of(*step).0));
+        Span(once.saturating_mul(u64::from(self.retries) + 1))
     }
 
     /// Whether the caches of sequences that go on outlive the update.

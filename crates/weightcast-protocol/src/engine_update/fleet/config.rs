@@ -45,7 +45,8 @@ pub struct FleetConfig {
 impl FleetConfig {
     /// How long the update takes at most.
     pub fn bound(&self) -> Span {
-        Span(self.prepare.0 + self.decide.0 + self.update.bound().0.saturating_mul(2))
+        let waits = self.prepare.0.saturating_add(self.decide.0);
+        Span(waits.saturating_add(self.update.bound().0.saturating_mul(2)))
     }
 }
 

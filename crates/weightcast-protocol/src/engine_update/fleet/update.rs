@@ -136,10 +136,15 @@ impl FleetUpdate {
     /// Something happens.
     pub fn handle(&mut self, now: Time, input: FleetInput) {
         match input {
-            FleetInput::Engine { engine, input } => {
+            // What an engine is to do next, the fleet alone says.
+            FleetInput::Engine {
+                engine,
+                input: input @ (UpdateInput::Answered { .. } | UpdateInput::Lost),
+            } => {
                 let told = self.engines.get_mut(&engine);
                 told.into_iter().for_each(|update| update.handle(now, input));
             }
+            FleetInput::Engine { .. } => {}
             FleetInput::Decided { transaction, verdict } => {
                 let asks = matches!(self.stage, FleetStage::Decides { .. });
                 if asks && transaction == self.config.transaction {
@@ -233,9 +238,10 @@ impl FleetUpdate {
         let prepared = |update: &EngineUpdate| update.is_prepared();
         let all = self.engines.values().all(prepared);
         let ready = if whole { all } else { self.engines.values().any(prepared) };
-        if ready {
+        let nobody = self.engines.is_empty();
+        if ready && !nobody {
             self.decide(now, FleetVerdict::Commit);
-        } else if self.engines.values().any(|update| !update.is_preparing()) {
+        } else if nobody || self.engines.values().any(|update| !update.is_preparing()) {
             self.decide(now, FleetVerdict::Abort);
         }
     }

@@ -4,7 +4,7 @@ use super::{LIFE, config, version};
 use crate::engine_update::{
     EngineReport, EngineState, FleetConfig, FleetEnd, FleetInput, FleetMember, FleetOutput,
     FleetRegister, FleetResult, FleetTransaction, FleetUpdate, FleetVerdict, StepAnswer,
-    StepFailure, StepOrder, UpdateInput, UpdateStep,
+    StepDeadlines, StepFailure, StepOrder, UpdateConfig, UpdateInput, UpdateStep,
 };
 use crate::{Safeguards, Span, Time};
 
@@ -264,4 +264,37 @@ fn a_fleet_that_goes_back_is_at_the_earlier_version() {
     };
     let joined = EngineReport::of_all(&[report(1, 3), report(2, 2), report(1, 3)]);
     assert_eq!((joined.transaction, joined.offered), (Some(of(2)), Some(version(2))));
+}
+
+#[test]
+fn a_fleet_of_nobody_commits_nothing() {
+    let config = FleetConfig { members: Vec::new(), ..fleet_config() };
+    let mut rig = FleetRig::of(FleetUpdate::new(config, Time(0)));
+    assert_eq!(rig.wanted, Some(FleetVerdict::Abort));
+    rig.decide(FleetVerdict::Abort);
+    assert_eq!(rig.result.unwrap().end, FleetEnd::Aborted);
+}
+
+/// Only the register's verdict has engines install.
+#[test]
+fn nobody_but_the_fleet_tells_an_engine_what_to_do_next() {
+    let mut rig = FleetRig::new();
+    rig.run(None);
+    for input in [UpdateInput::Proceed, UpdateInput::Abort, UpdateInput::Leave, UpdateInput::Cancel]
+    {
+        rig.give(FleetInput::Engine { engine: 0, input });
+    }
+    let other = FleetTransaction { driver: 1, number: 2 };
+    rig.give(FleetInput::Decided { transaction: other, verdict: FleetVerdict::Commit });
+    rig.give(FleetInput::Engine { engine: 9, input: UpdateInput::Lost });
+    assert!(rig.orders.is_empty() && rig.result.is_none());
+}
+
+#[test]
+fn a_bound_is_no_overflow() {
+    let deadlines =
+        StepDeadlines { bytes: Span(u64::MAX), pause: Span(u64::MAX), ..Default::default() };
+    let update = UpdateConfig { deadlines, retries: u32::MAX, ..config() };
+    let config = FleetConfig { update, prepare: Span(u64::MAX), ..fleet_config() };
+    assert_eq!(config.bound(), Span(u64::MAX));
 }

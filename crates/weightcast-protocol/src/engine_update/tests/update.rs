@@ -279,3 +279,15 @@ fn an_update_ends_where_another_life_answers() {
     }
     assert_eq!(rig.outcome.map(|outcome| outcome.state), Some(EngineState::Gone));
 }
+
+#[test]
+fn an_answer_of_the_wrong_kind_is_none() {
+    let mut rig = UpdateRig::new(config());
+    rig.answer(0, report(Some(version(2)), true));
+    rig.answer(1, report(Some(version(2)), true));
+    assert_eq!(rig.steps, [Negotiate]);
+    let mut rig = UpdateRig::of(EngineUpdate::ask(config(), Time(0)));
+    rig.answer(0, StepAnswer::Done);
+    rig.answer(1, StepAnswer::Done);
+    assert_eq!(rig.outcome, None);
+}

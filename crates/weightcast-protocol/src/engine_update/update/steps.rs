@@ -60,8 +60,12 @@ impl EngineUpdate {
         match answer {
             StepAnswer::Failed(StepFailure::OtherLife) => self.lost(now),
             StepAnswer::Failed(failure) => self.fail(now, UpdateReason::Failed(failure)),
-            StepAnswer::Done => self.count(now, worker, None),
-            StepAnswer::Inspected(report) => self.count(now, worker, Some(report)),
+            StepAnswer::Done if self.step != UpdateStep::Inspect => self.count(now, worker, None),
+            StepAnswer::Inspected(report) if self.step == UpdateStep::Inspect => {
+                self.count(now, worker, Some(report));
+            }
+            // No answer to this order, whatever its number says.
+            StepAnswer::Done | StepAnswer::Inspected(_) => {}
         }
     }
 
@@ -102,6 +106,9 @@ impl EngineUpdate {
         if next == UpdateStep::Fetch && self.no_return && self.config.means == InstallMeans::Staged
         {
             next = UpdateStep::Begin;
+        }
+        if next == UpdateStep::Stamp && !self.config.safeguards.on(Safeguard::Stamped) {
+            next = UpdateStep::Resume;
         }
         let holds = self.config.transaction.is_some() && !self.no_return;
         if next == UpdateStep::Begin && holds && self.config.safeguards.on(Safeguard::FleetHold) {

@@ -36,6 +36,8 @@ impl UpdateWorld {
 
     pub(super) fn fleet_ended(&mut self, driver: usize, result: &FleetResult) {
         self.tell(|| format!("driver {driver}: {result:?}"));
+        let (end, verdict) = (result.end, self.register.verdict(self.drivers[driver].transaction));
+        self.observe(&UpdateFact::FleetEnded { driver, end, verdict });
         self.reach(match result.end {
             FleetEnd::Committed => UpdatePoint::Committed,
             FleetEnd::Aborted => UpdatePoint::Aborted,

@@ -9,7 +9,7 @@ use weightcast_protocol::{Span, Version};
 use crate::updates::coverage::UpdatePoint;
 use crate::updates::parts::driver::{DrivenUpdate, DriverWork};
 use crate::updates::parts::queue::EngineLife;
-use crate::updates::world::{UpdateWorld, version};
+use crate::updates::world::{TICK, UpdateWorld, version};
 
 /// What a driver knows of an engine that it has not heard.
 const NO_LIFE: u32 = 0;
@@ -209,6 +209,7 @@ impl UpdateWorld {
         self.drivers[driver].transactions += 1;
         let SimNumbers { driver: number, transactions } = self.numbers(driver);
         let transaction = FleetTransaction { driver: number, number: transactions };
+        self.drivers[driver].transaction = transaction;
         let config = FleetConfig { transaction, ..config };
         self.bound(driver, config.bound());
         let now = self.now;
@@ -244,6 +245,7 @@ impl UpdateWorld {
         };
         let members = of_it.map(member).collect();
         let config = self.fleet_config(driver, number, members);
+        self.drivers[driver].transaction = transaction;
         let config = FleetConfig { transaction, ..config };
         self.bound(driver, config.bound());
         let fleet = FleetUpdate::recover(config, &reports, verdict, self.now);
@@ -252,7 +254,9 @@ impl UpdateWorld {
 
     /// The driver's present work has to be over after so long, and what its timers and wires are late.
     fn bound(&mut self, driver: usize, span: Span) {
-        let slack = Span(span.0 / 2 + Span::from_secs(1).0);
+        // Each step may end a tick late, and be begun a tick later.
+        let steps = 36 * (u64::from(self.options.retries) + 1) + 4;
+        let slack = Span(2 * TICK.0 * steps);
         let due = self.now + Span(span.0 + slack.0);
         let now = self.now;
         let driver = &mut self.drivers[driver];

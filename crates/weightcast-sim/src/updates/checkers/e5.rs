@@ -1,6 +1,6 @@
 //! E5: every update ends by its bound, and what it says of the engine is true.
 
-use weightcast_protocol::engine_update::EngineState;
+use weightcast_protocol::engine_update::{EngineState, FleetEnd, FleetVerdict};
 
 use crate::updates::checkers::{UpdateChecker, UpdateFact};
 
@@ -15,6 +15,16 @@ impl UpdateChecker for TrueOutcome {
         let (engine, outcome, version, serves) = match fact {
             UpdateFact::Ended { engine, outcome, version, serves, disturbed: false } => {
                 (engine, outcome, *version, *serves)
+            }
+            UpdateFact::FleetEnded { driver, end, verdict } => {
+                let right = match end {
+                    FleetEnd::Committed => *verdict == Some(FleetVerdict::Commit),
+                    FleetEnd::Aborted => *verdict != Some(FleetVerdict::Commit),
+                    FleetEnd::InDoubt => true,
+                };
+                let what =
+                    || format!("driver {driver} ends {end:?}; the register says {verdict:?}");
+                return (!right).then(what);
             }
             UpdateFact::Overdue { driver, what, due } => {
                 let due = due.0 as f64 / 1e9;

@@ -10,7 +10,7 @@ mod e7;
 
 use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
-    FleetTransaction, StepOrder, UpdateAttempt, UpdateOutcome, UpdateStep,
+    FleetEnd, FleetTransaction, FleetVerdict, StepOrder, UpdateAttempt, UpdateOutcome, UpdateStep,
 };
 
 use crate::updates::parts::queue::EngineLife;
@@ -49,6 +49,8 @@ pub(super) enum UpdateFact<'a> {
         serves: bool,
         disturbed: bool,
     },
+    /// A fleet's update ends; what the register says of it.
+    FleetEnded { driver: usize, end: FleetEnd, verdict: Option<FleetVerdict> },
     /// A driver's work is not over, though its bound has passed.
     Overdue { driver: usize, what: &'a str, due: Time },
     /// An engine is in doubt for so long; it may be for as long as `bound`.

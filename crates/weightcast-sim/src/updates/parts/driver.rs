@@ -72,7 +72,8 @@ pub(crate) struct SimDriver {
     /// Engines that were told to install, in the present work.
     pub(crate) installs: BTreeSet<u32>,
     pub(crate) resend_at: Time,
-    /// The version of the fleet's update.
+    /// The fleet's update, and its version.
+    pub(crate) transaction: FleetTransaction,
     pub(crate) version: u64,
 }
 
@@ -95,6 +96,7 @@ impl SimDriver {
             bound: None,
             installs: BTreeSet::new(),
             resend_at: Time(0),
+            transaction: FleetTransaction::default(),
             version: 0,
         }
     }
