@@ -6,6 +6,10 @@ use crate::engine_update::outcome::UpdateOutcome;
 
 /// Something that happens to an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and on the stack: a report is not worth a box"
+)]
 pub enum UpdateInput {
     /// A worker answers an order.
     Answered {

@@ -19,6 +19,10 @@ use crate::{Safeguard, Time};
 
 /// Something that happens to a fleet's update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and on the stack: a report is not worth a box"
+)]
 pub enum FleetInput {
     /// Something happens to one engine: `Answered` or `Lost`. The fleet gives its engines the other inputs itself.
     Engine {

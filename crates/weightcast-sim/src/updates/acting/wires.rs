@@ -54,7 +54,7 @@ impl UpdateWorld {
         answer: StepAnswer,
     ) {
         if let Some(delay) = self.delay(to, from.engine) {
-            let (answer, sent) = (AnswerKey(answer), self.now);
+            let (answer, sent) = (Box::new(AnswerKey(answer)), self.now);
             self.plan_in(delay, UpdateEvent::Answer { to, from, worker, attempt, answer, sent });
         }
     }

@@ -36,7 +36,7 @@ pub(crate) enum UpdateEvent {
         from: EngineLife,
         worker: u32,
         attempt: UpdateAttempt,
-        answer: AnswerKey,
+        answer: Box<AnswerKey>,
         /// When it left.
         sent: Time,
     },
