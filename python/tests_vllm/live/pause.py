@@ -74,7 +74,7 @@ def by_files(engine: Timed, held: Held, directory: Path, runs: int) -> dict[str,
         save_file({n: p.data for n, p in held.named_parameters()}, directory / "model.safetensors")
         engine.pause()
         stopped = time.perf_counter()
-        engine._on_workers("reload_weights")
+        engine.on_workers("reload_weights")
         engine.resume()
         paused.append(time.perf_counter() - stopped)
         seconds.append(time.perf_counter() - began)

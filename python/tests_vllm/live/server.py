@@ -23,6 +23,7 @@ ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -74,10 +75,10 @@ class VllmServer:
         request = urllib.request.Request(f"{self.url}/{path}", b"", method="POST")
         urllib.request.urlopen(request, timeout=SOON).close()
 
-    def generate(self, tokens: int = 12) -> tuple[list[int], list[dict[str, Any]]]:
-        """Tokens, and the versions that they are stamped with."""
+    def generate(self, tokens: int = 12, model: str = "m") -> tuple[list[int], list[dict[str, Any]]]:
+        """Tokens, and the versions that they are stamped with; of the base model, or of an adapter."""
         sampling = {"max_tokens": tokens, "temperature": 0, "detokenize": False}
-        body = {"model": "m", "token_ids": [1, 2, 3], "sampling_params": sampling}
+        body = {"model": model, "token_ids": [1, 2, 3], "sampling_params": sampling}
         (said,) = self.ask("inference/v1/generate", body | {"return_weight_versions": True})["choices"]
         return said["token_ids"], said["weight_versions"]
 

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: Places: before and after these methods of `EngineShard`, and once within the installing.
+#: Places: before and after these methods of `EngineShard`, once within the installing, and before a LoRA adapter
+#: is put into its slot.
 METHODS = ("fetch", "install")
 
 
@@ -75,7 +76,15 @@ def _wrap(kind: Any, method: str) -> None:
 def _within(module: Any) -> None:
     """Within a fused layer: one of its tensors has come, the others have not."""
     from weightcast.adapters.live.through_loader import ThroughLoader
+    from weightcast.adapters.vllm.lora.slots import Slots
 
+    put = Slots.put
+
+    def putting(self: Any, *arguments: Any) -> Any:
+        pass_by("before-put")
+        return put(self, *arguments)
+
+    Slots.put = putting
     tensors = ThroughLoader._tensors
 
     def half(self: Any) -> Any:

@@ -27,7 +27,9 @@ class Model:
         """Writes the config of the model into `directory`."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self._catalog = Rules(config("qwen2", random.Random("qwen2")) | sizes, directory).catalog()
+        #: As Hugging Face writes it.
+        self.config = config("qwen2", random.Random("qwen2")) | sizes
+        self._catalog = Rules(self.config, directory).catalog()
 
     def values(self, version: int) -> Values:
         """A checkpoint of small values: layers neither saturate nor vanish."""

@@ -6,21 +6,38 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ... import _core, selector
 from ...condition import available
 from ...handle import Handle, open
+from ...layout import Layout
 from ...replica import Replica
 from ..catalog import catalog_of
-from ..live.layout import LiveLayout
 from .settings import Settings
 
 #: Seconds that leaving the job may take.
 LEAVING = 5.0
 
+
+class Target(Protocol):
+    """What a version goes into: the parameters of a live model (`LiveLayout`), say."""
+
+    #: Whether bytes land beside what the engine uses, whatever `layout` is asked for.
+    always_beside: bool
+
+    def layout(self, *, stage: bool = False, beside: bool = False) -> Layout:
+        """The memory in which bytes land."""
+
+    def check(self) -> None:
+        """Raises if what has arrived cannot be installed in this engine."""
+
+    def finish(self) -> None:
+        """Puts in place what has arrived."""
+
+
 #: Reads the engine's layout by a catalog of what is published.
-Read = Callable[[Any], LiveLayout]
+Read = Callable[[Any], Target]
 
 
 @dataclass(frozen=True)
@@ -54,7 +71,7 @@ class EngineShard:
         the version that the parameters hold."""
         self.settings = settings
         self._read = read
-        self._live: LiveLayout | None = None
+        self._live: Target | None = None
         self._installed = installed
         self._fetched: int | None = None
         self._incomplete: str | None = None
@@ -194,6 +211,8 @@ class EngineShard:
                 f"this engine holds version {self._handle.version}, and {version} is older; "
                 "fetch with allow_rollback=True to go back"
             )
+        if self._live is not None:
+            self._live.check()
         return self._handle.version
 
     @property
@@ -243,6 +262,10 @@ class EngineShard:
         """Installs the version that lies beside parameters that were discarded, if one does."""
         if self._incomplete is not None and self._fetched is not None:
             self.install()
+
+    def forget(self) -> None:
+        """What was installed is not in use any more."""
+        self._installed, self._repeatable = None, False
 
     def spoil(self, why: str) -> None:
         """Another worker of this engine failed to install: this one may not generate either, until both

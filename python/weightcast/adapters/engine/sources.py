@@ -102,7 +102,11 @@ class Copied:
 
 
 def source_of(source: Any, rank: int) -> InPlace | Copied:
-    """A module, vLLM's `ModuleSource` of one, or any other `WeightSource`."""
+    """A module, vLLM's `ModuleSource` of one, an `Adapter`, or any other `WeightSource`."""
+    from .adapter import Adapter, AdapterInPlace
+
+    if isinstance(source, Adapter):
+        return AdapterInPlace(source, rank)
     if isinstance(source, nn.Module):
         return InPlace(source, rank)
     module = getattr(source, "_module", None)

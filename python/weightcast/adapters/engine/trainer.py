@@ -5,6 +5,7 @@ from typing import Any
 
 from ... import _core
 from ...handle import Handle, open
+from .adapter import Adapter
 from .engines import Engines
 from .settings import Settings
 from .sources import Rules, source_of
@@ -39,12 +40,15 @@ class Publisher:
 
     def __init__(self, settings: TrainerSettings, *, rank: int, clients: Any, source: Any) -> None:
         """Joins the job, and on rank 0 has the engines join: `clients` is one, or a list of several.
-        `source` is a torch module (published where it lies), or a `WeightSource` in vLLM's form."""
+        `source` is a torch module (published where it lies), an `Adapter` of one (engines take it into
+        the slot that has the model's name in the job), or a `WeightSource` in vLLM's form."""
         if source is None:
-            raise _core.Misuse("source is missing: a torch module, or a vLLM WeightSource")
+            raise _core.Misuse("source is missing: a torch module, an Adapter, or a vLLM WeightSource")
         self._settings, self._rank = settings, rank
-        several = isinstance(clients, list | tuple)
-        self._engines = Engines(clients if several else [clients])
+        listed = list(clients) if isinstance(clients, list | tuple) else [clients]
+        if isinstance(source, Adapter):
+            listed = [_slot(client, settings.model) for client in listed]
+        self._engines = Engines(listed)
         #: The version published last.
         self.version = 0
         self._staged = settings.engine.get("landing", "staged") == "staged"
@@ -141,3 +145,12 @@ class Publisher:
         if self._handle is not None:
             handle, self._handle = self._handle, None
             handle.close()
+
+
+def _slot(client: Any, name: str) -> Any:
+    if not hasattr(client, "slot"):
+        raise _core.Misuse(
+            f"{type(client).__name__} takes no adapters; use HTTPEngine or LocalEngine of "
+            "weightcast.adapters.vllm"
+        )
+    return client.slot(name)

@@ -105,6 +105,9 @@ class LiveLayout:
             path, _, key = record.name.rpartition(".")
             listed.origins.slot(record.name, model.get_submodule(path), key)
 
+    def check(self) -> None:
+        """Nothing: whatever fits the layout can be installed."""
+
     def finish(self) -> None:
         """What has to follow an update: converts what was staged, and has the engine redo the
         state that it derives from its parameters."""

@@ -11,7 +11,9 @@ An engine is started with `--weight-transfer-config '{"backend": "weightcast"}'`
 
 from typing import TYPE_CHECKING, Any
 
+from ..engine.adapter import Adapter
 from .http import HTTPEngine
+from .local import LocalEngine
 from .model import layout, read
 
 if TYPE_CHECKING:
@@ -21,7 +23,16 @@ if TYPE_CHECKING:
 #: What imports vLLM, and is imported when it is asked for.
 _LATER = {"TrainerInfo": "trainer", "WeightcastTrainer": "trainer", "WeightcastEngine": "worker"}
 
-__all__ = ["HTTPEngine", "TrainerInfo", "WeightcastEngine", "WeightcastTrainer", "layout", "read"]
+__all__ = [
+    "Adapter",
+    "HTTPEngine",
+    "LocalEngine",
+    "TrainerInfo",
+    "WeightcastEngine",
+    "WeightcastTrainer",
+    "layout",
+    "read",
+]
 
 
 def __getattr__(name: str) -> Any:

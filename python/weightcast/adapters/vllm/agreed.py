@@ -27,8 +27,7 @@ def agreed(worker: Any, step: str, call: Callable[[], Any]) -> None:
     error = _error_of(call)
     engine = worker.weight_transfer_engine
     said = _exchanged({"error": error, **_held(engine)})
-    errors = enumerate(each["error"] for each in said)
-    failed = [f"worker {rank}: {error}" for rank, error in errors if error is not None]
+    failed = _failed(said)
     if not failed:
         if getattr(engine, "abandoned", False):
             worker._weight_update_active = False
@@ -39,6 +38,24 @@ def agreed(worker: Any, step: str, call: Callable[[], Any]) -> None:
         engine.spoil("another worker of this engine did not install the version")
     if worker.rank == len(said) - 1:
         raise StepFailed("; ".join(failed))
+
+
+def together(worker: Any, call: Callable[[], Any], undo: Callable[[], None] | None = None) -> None:
+    """Makes a call on this worker. If it failed on any, undoes it here too, and raises on the last worker.
+    All workers call."""
+    said = _exchanged({"error": _error_of(call)})
+    failed = _failed(said)
+    if not failed:
+        return
+    if undo is not None:
+        undo()
+    if worker.rank == len(said) - 1:
+        raise StepFailed("; ".join(failed))
+
+
+def _failed(said: list[dict[str, Any]]) -> list[str]:
+    errors = enumerate(each["error"] for each in said)
+    return [f"worker {rank}: {error}" for rank, error in errors if error is not None]
 
 
 def _error_of(call: Callable[[], Any]) -> str | None:

@@ -3,8 +3,10 @@
 from typing import Any
 from urllib.parse import quote
 
+from ... import _core
 from ..engine import EngineState
-from ..engine.http import Routes
+from ..engine.http import Refused, Routes
+from .lora.client import Slot
 
 
 class HTTPEngine(Routes):
@@ -41,28 +43,28 @@ class HTTPEngine(Routes):
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
         """Has the engine join the job."""
         if self._extension:
-            self._on_workers("weightcast_join", init_info)
+            self.on_workers("weightcast_join", init_info)
         else:
             self.ask("POST", "init_weight_transfer_engine", {"init_info": init_info})
 
     def start_weight_update(self) -> None:
         """Begins an update."""
         if self._extension:
-            self._on_workers("weightcast_begin")
+            self.on_workers("weightcast_begin")
         else:
             self.ask("POST", "start_weight_update")
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Has the engine fetch a version."""
         if self._extension:
-            self._on_workers("weightcast_fetch", update_info)
+            self.on_workers("weightcast_fetch", update_info)
         else:
             self.ask("POST", "update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Has the engine install the version and stamp what it generates with it."""
         if self._extension:
-            self._on_workers("weightcast_install")
+            self.on_workers("weightcast_install")
             if weight_version is not None:
                 self.stamp(weight_version)
         else:
@@ -82,7 +84,7 @@ class HTTPEngine(Routes):
 
     def states(self) -> list[EngineState]:
         """What the parameters of each worker hold."""
-        said = self._on_workers("weightcast_state")["results"]
+        said = self.on_workers("weightcast_state")
         return [EngineState(**state) for state in said if state is not None]
 
     def weight_version(self) -> str:
@@ -93,5 +95,31 @@ class HTTPEngine(Routes):
         """Whether generation is stopped."""
         return bool(self.ask("GET", "is_paused")["is_paused"])
 
-    def _on_workers(self, method: str, *arguments: Any) -> Any:
-        return self.ask("POST", "collective_rpc", {"method": method, "args": list(arguments)})
+    def slot(self, name: str) -> Slot:
+        """The slot of a LoRA adapter, by the name that requests give as their model. The server needs
+        `--enable-lora`, and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`."""
+        return Slot(self, name)
+
+    def load_lora(self, name: str, path: str) -> None:
+        """Has the server load an adapter in the place of the one of this name, if there is one."""
+        self._lora("load", {"lora_name": name, "lora_path": path, "load_inplace": True})
+
+    def unload_lora(self, name: str) -> None:
+        """Has the server refuse requests to an adapter's name."""
+        self._lora("unload", {"lora_name": name})
+
+    def _lora(self, what: str, body: dict[str, Any]) -> None:
+        try:
+            self.ask("POST", f"v1/{what}_lora_adapter", body)
+        except Refused as error:
+            if "Not Found" not in error.said:
+                raise
+            raise _core.Misuse(
+                f"{self.base_url} has no route for adapters; start the server with --enable-lora and "
+                "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+            ) from None
+
+    def on_workers(self, method: str, *arguments: Any) -> list[Any]:
+        """Calls a method on all workers of the engine, and returns their answers."""
+        said = self.ask("POST", "collective_rpc", {"method": method, "args": list(arguments)})
+        return [] if said is None else list(said["results"])

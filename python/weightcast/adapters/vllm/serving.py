@@ -7,10 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from .agreed import agreed
+from .lora.steps import adapter_step, add_lora
 
 
 def watch_workers() -> None:
-    """Wraps, once, the methods of the worker classes of this process; adds `weightcast_state`.
+    """Wraps, once, the methods of the worker classes of this process; adds `weightcast_state` and
+    `weightcast_adapter`.
 
     After an update that failed midway, vLLM's own engines generate on from weights that are half new; a
     sleep of level 2 discards weights, and nobody looks whether they have come back.
@@ -22,6 +24,7 @@ def watch_workers() -> None:
             if method in vars(kind):
                 _wrap(kind, method, wrapped)
     Worker.weightcast_state = _state
+    Worker.weightcast_adapter = adapter_step
 
 
 def _state(worker: Any) -> dict[str, Any] | None:
@@ -43,6 +46,8 @@ def _sleep(worker: Any, sleep: Callable[..., Any], level: int = 1) -> None:
 def _wake_up(worker: Any, wake_up: Callable[..., Any], tags: list[str] | None = None) -> None:
     wake_up(tags)
     worker.weight_transfer_engine.after_wake(tags)
+    # What vLLM's LoRA manager had in the engine's memory may have gone: it loads that again.
+    worker.model_runner.reset_lora_state()
 
 
 def _step(name: str) -> Callable[..., None]:
@@ -57,6 +62,7 @@ WRAPPED: dict[str, Callable[..., Any]] = {
     "execute_model": _run,
     "sleep": _sleep,
     "wake_up": _wake_up,
+    "add_lora": add_lora,
     "init_weight_transfer_engine": _step("join"),
     "start_weight_update": _step("begin"),
     "update_weights": _step("fetch"),

@@ -14,6 +14,8 @@ from ... import _core
 from ..engine import EngineShard, EngineState, Settings
 from .identity import replica_of
 from .loader import loaded_version
+from .lora.slots import Slots
+from .lora.steps import manager_of
 from .model import read
 from .serving import watch_workers
 
@@ -47,6 +49,7 @@ class WeightcastEngine(WeightTransferEngine):
     def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
         super().__init__(config, vllm_config, device, model)
         self._shard: EngineShard | None = None
+        self._slots: Slots | None = None
         #: Whether the update has ended without an install: see `agreed`.
         self.abandoned = False
         watch_workers()
@@ -58,7 +61,7 @@ class WeightcastEngine(WeightTransferEngine):
         same = self._shard is not None and self._shard.settings == init_info
         if same and self._shard is not None and self._shard.answers():
             return
-        self.shutdown()
+        self._leave()
         self._refuse_draft(init_info)
         self._refuse_moving_experts()
         replica = replica_of(self.vllm_config, init_info)
@@ -79,6 +82,7 @@ class WeightcastEngine(WeightTransferEngine):
         self.abandoned = update_info.abandon
         if update_info.abandon:
             return
+        self._refuse_adapters()
         self._joined().fetch(
             update_info.version,
             wait=update_info.wait,
@@ -120,8 +124,28 @@ class WeightcastEngine(WeightTransferEngine):
         if self._shard is not None and (tags is None or "weights" in tags):
             self._shard.restore()
 
+    def slots(self, worker: Any) -> Slots:
+        """The LoRA adapters of this worker."""
+        if self._slots is None:
+            self._slots = Slots(manager_of(worker), lambda: self.base_version)
+        return self._slots
+
+    def join_adapter(self, worker: Any, settings: Settings) -> None:
+        """Joins the job of a LoRA adapter, which has a model name of its own."""
+        self.slots(worker).join(settings, replica_of(self.vllm_config, settings))
+
+    @property
+    def base_version(self) -> int | None:
+        """The version that the parameters hold; None for weights that the engine loaded by itself."""
+        return loaded_version(self.model) if self._shard is None else self._shard.state.installed
+
     def shutdown(self) -> None:
-        """Leaves the job. The parameters stay as they are."""
+        """Leaves the job, and those of adapters. The parameters stay as they are."""
+        if self._slots is not None:
+            self._slots.close()
+        self._leave()
+
+    def _leave(self) -> None:
         if self._shard is not None:
             shard, self._shard = self._shard, None
             shard.close()
@@ -148,6 +172,14 @@ class WeightcastEngine(WeightTransferEngine):
             "leave as it was loaded; accept that with draft='stale' in init_info, or start the engine "
             "without it"
         )
+
+    def _refuse_adapters(self) -> None:
+        held = {} if self._slots is None else self._slots.held()
+        if held:
+            raise _core.Misuse(
+                f"LoRA adapters of this engine ({', '.join(held)}) were trained on the weights it holds; "
+                "take them out first, with HTTPEngine(url).slot(name).unload()"
+            )
 
     def _refuse_moving_experts(self) -> None:
         if getattr(self.parallel_config, "enable_eplb", False):

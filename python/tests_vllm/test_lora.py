@@ -1,0 +1,230 @@
+"""LoRA adapters in the slots of vLLM's own LoRA manager, over real modules, without an engine around them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from vllm.config import LoRAConfig, set_current_vllm_config
+from vllm.lora.request import LoRARequest
+from vllm.lora.worker_manager import LRUCacheWorkerLoRAManager
+
+import weightcast as wc
+from weightcast.adapters.engine import Settings
+from weightcast.adapters.engine.adapter import Adapter
+from weightcast.adapters.engine.sources import source_of
+from weightcast.adapters.vllm.lora.paths import AdapterPath
+from weightcast.adapters.vllm.lora.slots import Slots
+
+from .engine import build_with_config
+from .live.adapters import RANK, become, peft_model, saved
+from .live.weights import Model
+
+
+def manager_of(model: Model) -> Any:
+    """A worker's LoRA manager, for two adapters at once."""
+    built, whole = build_with_config(model.config, tp=1, rank=0)
+    whole.lora_config = LoRAConfig(max_lora_rank=RANK, max_loras=2, max_cpu_loras=2)
+    whole.lora_config.verify_with_model_config(whole.model_config)
+    with set_current_vllm_config(whole):
+        manager = LRUCacheWorkerLoRAManager(whole, torch.device("cpu"), built.embedding_modules)
+        manager.create_lora_manager(built, whole)
+    return manager
+
+
+def in_memory(manager: Any, number: int) -> dict[str, list[torch.Tensor]]:
+    """What the kernels would read of an adapter, module by module; nothing for one that is not there."""
+    adapters = manager._adapter_manager
+    if number not in adapters.lora_index_to_id:
+        return {}
+    at = adapters.lora_index_to_id.index(number)
+    stacked = {name: (*m.lora_a_stacked, *m.lora_b_stacked) for name, m in adapters.modules.items()}
+    return {name: [tensor[at].clone() for tensor in each] for name, each in stacked.items()}
+
+
+def same(one: dict, other: dict) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(a, b) for name in one for a, b in zip(one[name], other[name], strict=True)
+    )
+
+
+class Sender:
+    """A trainer of one adapter, and the slot that follows it."""
+
+    def __init__(self, model: Model, server: str, slots: Slots, name: str, number: int) -> None:
+        self.model, self.slots, self.name, self.number = peft_model(model), slots, name, number
+        self.adapter = Adapter(self.model)
+        self.source = source_of(self.adapter, 0)
+        self.handle = wc.open(name, wc.Replica("trainer"), role="trainer", epoch="new", server=server)
+        self.handle.register(self.source.layout())
+        slots.join(Settings(model=name, server=server, replica="engine"), wc.Replica("engine"))
+
+    def fetch(self, version: int) -> None:
+        become(self.model, version)
+        self.source.refresh()
+        self.handle.publish(version)
+        try:
+            self.slots.shard(self.name).begin()
+            self.slots.shard(self.name).fetch(version)
+        finally:
+            self.handle.unpublish()
+
+    def request(self, version: int) -> LoRARequest:
+        path = AdapterPath(self.name, "run", version)
+        return LoRARequest(self.name, self.number, str(path), load_inplace=True)
+
+    def install(self, version: int) -> None:
+        self.slots.put(AdapterPath(self.name, "run", version), self.request(version))
+        self.slots.shard(self.name).install()
+
+    def send(self, version: int) -> None:
+        self.fetch(version)
+        self.install(version)
+
+
+class Rig:
+    """A manager that follows the trainers of adapters, and one that loads them from directories."""
+
+    def __init__(self, directory: Path, server: str) -> None:
+        self.model, self.server, self.directory = Model(directory / "model"), server, directory
+        self.base: int | None = None
+        self.manager, self.fresh = manager_of(self.model), manager_of(self.model)
+        self.slots = Slots(self.manager, lambda: self.base)
+        self.held = peft_model(self.model)
+
+    def sender(self, name: str, number: int) -> Sender:
+        return Sender(self.model, self.server, self.slots, name, number)
+
+    def loaded(self, version: int) -> dict:
+        """What vLLM loads from the directory that peft writes."""
+        path = saved(self.held, version, self.directory / f"adapter-{version}")
+        self.fresh.add_adapter(LoRARequest(f"fresh-{version}", version, str(path)))
+        return in_memory(self.fresh, version)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with wc.serve() as server:
+        made = Rig(tmp_path, server.address)
+        yield made
+        made.slots.close()
+
+
+def test_slots_hold_what_vllm_loads_from_directories(rig: Rig) -> None:
+    one, two = rig.sender("one", 11), rig.sender("two", 12)
+    one.send(1)
+    two.send(2)
+    assert same(in_memory(rig.manager, 11), rig.loaded(1))
+    assert same(in_memory(rig.manager, 12), rig.loaded(2))
+    one.send(3)
+    assert same(in_memory(rig.manager, 11), rig.loaded(3))
+    assert same(in_memory(rig.manager, 12), rig.loaded(2))
+    assert not same(rig.loaded(2), rig.loaded(3))
+
+    # A third one puts out the one used least recently, which comes back from memory when it is asked for,
+    # the installed version and not the one that has been fetched meanwhile.
+    third = rig.sender("three", 13)
+    third.send(1)
+    assert not in_memory(rig.manager, 12)
+    two.fetch(4)
+    rig.manager.add_adapter(two.request(2))
+    assert same(in_memory(rig.manager, 12), rig.loaded(2))
+
+    # A request that began with a former version goes on with the one that there is.
+    two.install(4)
+    rig.manager.add_adapter(two.request(2))
+    assert same(in_memory(rig.manager, 12), rig.loaded(4))
+
+
+def test_each_step_of_a_request_does_not_load_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = rig.sender("one", 11)
+    one.send(1)
+    monkeypatch.setattr(rig.manager, "_load_adapter", lambda request: pytest.fail("loaded again"))
+    assert one.request(1).load_inplace, "as the server hands it to the workers"
+    rig.manager.add_adapter(one.request(1))
+
+
+def break_one(manager: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """A module in the middle does not take its part, so many times."""
+    modules = list(manager._adapter_manager.modules.values())
+    broken = modules[len(modules) // 2]
+    take, left = broken.set_lora, [None] * times
+
+    def taking(*arguments: Any) -> None:
+        if left:
+            left.pop()
+            raise RuntimeError("no room")
+        take(*arguments)
+
+    monkeypatch.setattr(broken, "set_lora", taking)
+
+
+def test_what_fails_midway_is_the_old_one(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = rig.sender("one", 11)
+    one.fetch(1)
+    break_one(rig.manager, monkeypatch, 1)
+    with pytest.raises(RuntimeError, match="no room"):
+        one.install(1)
+    assert not in_memory(rig.manager, 11), "there was none"
+    assert not rig.slots.held()
+    one.install(1)
+
+    one.fetch(2)
+    break_one(rig.manager, monkeypatch, 1)
+    with pytest.raises(RuntimeError, match="no room"):
+        one.install(2)
+    assert same(in_memory(rig.manager, 11), rig.loaded(1))
+    # What has been fetched is still there.
+    one.install(2)
+    assert same(in_memory(rig.manager, 11), rig.loaded(2))
+
+    # Another worker failed: this one takes it back.
+    one.fetch(3)
+    rig.slots.put(AdapterPath("one", "run", 3), one.request(3))()
+    assert same(in_memory(rig.manager, 11), rig.loaded(2))
+
+
+def test_an_adapter_of_another_base_is_refused(rig: Rig) -> None:
+    one = rig.sender("one", 11)
+    one.send(1)
+    one.adapter.base = 3
+    with pytest.raises(
+        wc.Misuse,
+        match="one was trained on version 3 of its base, and this engine holds the weights that engines load",
+    ):
+        one.fetch(2)
+    assert one.slots.shard("one").state.fetched is None
+    rig.base = 3
+    one.send(3)
+    assert rig.slots.held() == {"one": 3}
+    # Between the fetch and the install the base has gone on.
+    one.fetch(4)
+    rig.base = 4
+    with pytest.raises(wc.Misuse, match="this engine holds version 4 of its base"):
+        one.install(4)
+    assert same(in_memory(rig.manager, 11), rig.loaded(3))
+
+
+def test_what_the_engine_has_no_place_for_is_refused(rig: Rig) -> None:
+    one = rig.sender("one", 11)
+    rig.manager.lora_config.max_lora_rank = 1
+    with pytest.raises(ValueError, match="LoRA rank 8 is greater than max_lora_rank 1"):
+        one.fetch(1)
+    rig.manager.lora_config.max_lora_rank = RANK
+    rig.manager._adapter_manager.modules.popitem()
+    with pytest.raises(wc.LayoutMismatch, match="no place for 1 of the adapter's"):
+        one.fetch(2)
+
+
+def test_a_dropped_adapter_is_gone(rig: Rig) -> None:
+    one = rig.sender("one", 11)
+    one.send(1)
+    rig.slots.drop("one")
+    assert not in_memory(rig.manager, 11) and not rig.slots.held()
+    with pytest.raises(wc.Misuse, match="no version of the adapter one is loaded"):
+        rig.manager.add_adapter(one.request(1))
+    assert one.slots.shard("one").state.installed is None
+    one.send(2)
+    assert same(in_memory(rig.manager, 11), rig.loaded(2))
+    rig.slots.drop("another")

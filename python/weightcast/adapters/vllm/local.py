@@ -1,0 +1,70 @@
+"""vLLM's `LLM` of this process as its trainer sees it."""
+
+import zlib
+from typing import Any
+
+from .lora.client import Slot
+
+
+class LocalEngine:
+    """An engine that this program drives itself: it generates nothing while it is updated, and has no need
+    to be paused."""
+
+    def __init__(self, llm: Any) -> None:
+        self._llm = llm
+        self._paths: dict[str, str] = {}
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        """Has the engine join the job."""
+        self._llm.init_weight_transfer_engine({"init_info": init_info})
+
+    def start_weight_update(self) -> None:
+        """Begins an update."""
+        self._llm.start_weight_update()
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        """Has the engine fetch a version."""
+        self._llm.update_weights({"update_info": update_info})
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        """Has the engine install the version, and drop what it had computed with the former one."""
+        self._llm.finish_weight_update(weight_version)
+        self._llm.reset_prefix_cache()
+
+    def pause(self, mode: str = "abort") -> None:
+        """Nothing: `LLM` generates while its caller waits."""
+
+    def resume(self) -> None:
+        """Nothing."""
+
+    def slot(self, name: str) -> Slot:
+        """The slot of an adapter."""
+        return Slot(self, name)
+
+    def lora_request(self, name: str) -> Any:
+        """What `LLM.generate` takes as `lora_request`: the version of an adapter that was sent last."""
+        from vllm.lora.request import LoRARequest
+
+        # Apart from numbers that a program counts up for adapters of its own.
+        number = (1 << 31) + zlib.crc32(name.encode())
+        return LoRARequest(name, number, self._paths[name])
+
+    def on_workers(self, method: str, *arguments: Any) -> list[Any]:
+        """Calls a method on all workers, and returns their answers."""
+        return list(self._llm.collective_rpc(method, args=arguments))
+
+    def load_lora(self, name: str, path: str) -> None:
+        """Has the workers load a version of an adapter."""
+        former = self._paths.get(name)
+        self._paths[name] = path
+        try:
+            self._llm.llm_engine.add_lora(self.lora_request(name))
+        except BaseException:
+            self._paths.pop(name)
+            if former is not None:
+                self._paths[name] = former
+            raise
+
+    def unload_lora(self, name: str) -> None:
+        """Forgets an adapter."""
+        self._paths.pop(name, None)

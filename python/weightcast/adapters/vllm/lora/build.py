@@ -1,0 +1,59 @@
+"""vLLM's own form of an adapter that has arrived, and whether the adapter fits this engine."""
+
+from typing import Any
+
+from vllm.lora.lora_model import LoRAModel, _is_remote_expert_key
+from vllm.lora.peft_helper import PEFTHelper
+
+from .... import _core
+from ...engine.adapter import Carried
+
+
+def lora_model(manager: Any, number: int, adapter: Carried) -> Any:
+    """What vLLM's worker would make of the adapter's directory, from memory. `manager` is the worker's
+    LoRA manager, `number` vLLM's number of the adapter."""
+    adapters = manager._adapter_manager
+    known = {**adapter.config, "vllm_max_position_embeddings": manager.max_position_embeddings}
+    helper = PEFTHelper.from_dict(known)
+    helper.validate_legal(manager.lora_config)
+    mapper = getattr(adapters.model, "hf_to_vllm_mapper", None)
+    made = LoRAModel.from_lora_tensors(
+        lora_model_id=number,
+        # vLLM scales them in place.
+        tensors={name: tensor.clone() for name, tensor in _own(adapters, adapter.tensors).items()},
+        peft_helper=helper,
+        device="cpu",
+        dtype=manager.lora_config.lora_dtype,
+        model_vocab_size=manager.vocab_size,
+        weights_mapper=None if mapper is None else mapper.get_rename_mapper(),
+        skip_prefixes=getattr(adapters.model, "lora_skip_prefixes", None),
+    )
+    _check_modules(adapters, made)
+    adapters._validate_moe_lora_format(made)
+    adapters._validate_modules_to_save(made)
+    adapters._validate_token_classification_lora(made)
+    return made
+
+
+def _own(adapters: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Without the experts of other workers."""
+    spec = adapters.moe_ep_load_spec
+    if spec is None:
+        return tensors
+    return {name: t for name, t in tensors.items() if not _is_remote_expert_key(name, spec)}
+
+
+def _check_modules(adapters: Any, made: Any) -> None:
+    """vLLM leaves out, without a word, what fits none of its modules."""
+    packed = [part for parts in adapters.packed_modules.values() for part in parts]
+    known = {*adapters.modules, *packed}
+    left = [name for name in made.loras if name not in known and ".experts" not in name]
+    if left:
+        raise _core.LayoutMismatch(
+            f"the engine has no place for {len(left)} of the adapter's {len(made.loras)} modules, "
+            f"{min(left)} for one; was the adapter trained on another model, or is it kept out by "
+            "--lora-target-modules?"
+        )
+    for name, lora in made.loras.items():
+        if lora.lora_a is None or lora.lora_b is None:
+            raise _core.LayoutMismatch(f"{name}: the adapter has one of lora_A and lora_B without the other")
