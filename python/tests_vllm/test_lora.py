@@ -52,8 +52,10 @@ def same(one: dict, other: dict) -> bool:
 class Sender:
     """A trainer of one adapter, and the slot that follows it."""
 
-    def __init__(self, model: Model, server: str, slots: Slots, name: str, number: int) -> None:
-        self.model, self.slots, self.name, self.number = peft_model(model), slots, name, number
+    def __init__(
+        self, model: Model, server: str, slots: Slots, name: str, number: int, dtype: torch.dtype
+    ) -> None:
+        self.model, self.slots, self.name, self.number = peft_model(model).to(dtype), slots, name, number
         self.adapter = Adapter(self.model)
         self.source = source_of(self.adapter, 0)
         self.handle = wc.open(name, wc.Replica("trainer"), role="trainer", epoch="new", server=server)
@@ -93,8 +95,8 @@ class Rig:
         self.slots = Slots(self.manager, lambda: self.base)
         self.held = peft_model(self.model)
 
-    def sender(self, name: str, number: int) -> Sender:
-        return Sender(self.model, self.server, self.slots, name, number)
+    def sender(self, name: str, number: int, dtype: torch.dtype = torch.float32) -> Sender:
+        return Sender(self.model, self.server, self.slots, name, number, dtype)
 
     def loaded(self, version: int) -> dict:
         """What vLLM loads from the directory that peft writes."""
@@ -135,6 +137,17 @@ def test_slots_hold_what_vllm_loads_from_directories(rig: Rig) -> None:
     two.install(4)
     rig.manager.add_adapter(two.request(2))
     assert same(in_memory(rig.manager, 12), rig.loaded(4))
+
+
+def test_an_adapter_in_the_engine_s_own_type_comes_back_unchanged(rig: Rig) -> None:
+    one = rig.sender("one", 11, torch.bfloat16)
+    one.send(1)
+    first = in_memory(rig.manager, 11)
+    for _ in range(2):
+        # vLLM scales what it has loaded in place.
+        rig.manager.remove_adapter(11)
+        rig.manager.add_adapter(one.request(1))
+        assert same(in_memory(rig.manager, 11), first)
 
 
 def test_each_step_of_a_request_does_not_load_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
