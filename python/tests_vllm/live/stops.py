@@ -8,6 +8,7 @@ import importlib.abc
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,16 +37,20 @@ def pass_by(place: str) -> None:
 
 
 def place() -> None:
-    """Puts the places into `EngineShard` when it is imported, if a test asks for them."""
+    """Puts the places into our modules when they are imported, if a test asks for them."""
     if "WEIGHTCAST_TEST_STOPS" in os.environ:
-        sys.meta_path.insert(0, _Finder())
+        for name, put in MODULES.items():
+            sys.meta_path.insert(0, _Finder(name, put))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Wraps the module once it has been executed."""
+    """Wraps a module once it has been executed."""
+
+    def __init__(self, module: str, put: Callable[[Any], None]) -> None:
+        self._module, self._put = module, put
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != "weightcast.adapters.engine.shard":
+        if name != self._module:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -53,12 +58,30 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def execute(module: Any) -> None:
             run(module)
-            for method in METHODS:
-                _wrap(module.EngineShard, method)
-            _within(module)
+            self._put(module)
 
         spec.loader.exec_module = execute
         return spec
+
+
+def _shard(module: Any) -> None:
+    for method in METHODS:
+        _wrap(module.EngineShard, method)
+    _within(module)
+
+
+def _slots(module: Any) -> None:
+    put = module.Slots.put
+
+    def putting(self: Any, *arguments: Any) -> Any:
+        pass_by("before-put")
+        return put(self, *arguments)
+
+    module.Slots.put = putting
+
+
+#: Where the places are.
+MODULES = {"weightcast.adapters.engine.shard": _shard, "weightcast.adapters.vllm.lora.slots": _slots}
 
 
 def _wrap(kind: Any, method: str) -> None:
@@ -76,15 +99,6 @@ def _wrap(kind: Any, method: str) -> None:
 def _within(module: Any) -> None:
     """Within a fused layer: one of its tensors has come, the others have not."""
     from weightcast.adapters.live.through_loader import ThroughLoader
-    from weightcast.adapters.vllm.lora.slots import Slots
-
-    put = Slots.put
-
-    def putting(self: Any, *arguments: Any) -> Any:
-        pass_by("before-put")
-        return put(self, *arguments)
-
-    Slots.put = putting
     tensors = ThroughLoader._tensors
 
     def half(self: Any) -> Any:

@@ -59,6 +59,11 @@ class Buffer:
     #: Whether the pieces end before it does; the rest is zeros that the engine put there.
     padded: bool
 
+    def content(self) -> tuple[object, ...]:
+        """What lies in it; two buffers of the same content are copies of each other."""
+        published = tuple((piece.tensor, piece.source) for piece in self.pieces)
+        return (self.box.len, self.shape, self.along, published)
+
 
 class Unlike(ValueError):
     """The pieces do not lie one behind the other."""

@@ -29,6 +29,9 @@ class Target(Protocol):
     def layout(self, *, stage: bool = False, beside: bool = False) -> Layout:
         """The memory in which bytes land."""
 
+    def stale(self) -> bool:
+        """Whether the layout has to be read again before the next fetch."""
+
     def check(self) -> None:
         """Raises if what has arrived cannot be installed in this engine."""
 
@@ -176,6 +179,8 @@ class EngineShard:
                 "or set landing='staged'"
             )
         end = time.monotonic() + (self.settings.deadline if deadline is None else deadline)
+        if self._live is not None and self._live.stale():
+            self._lay_off()
         if self._live is None:
             self._settled()
             self._negotiate(self._handle.catalog(deadline=_left(end)), _left(end))
@@ -231,6 +236,7 @@ class EngineShard:
             return self._installed
         if self._fetched is None or self._live is None:
             raise _core.Misuse("no version has been fetched; call fetch first")
+        self._live.check()
         version = self._fetched
         self._incomplete = f"version {version} was being installed: {AGAIN}"
         self._live.finish()
@@ -243,10 +249,15 @@ class EngineShard:
         All workers call. The next `fetch` registers the memory again."""
         self._settled()
         if self._live is not None and not self._lands_beside:
-            if self._handle.version is not None:
-                self._handle.unpublish(deadline=self.settings.deadline)
-            self._handle.unregister(deadline=self.settings.deadline)
-            self._live = None
+            self._lay_off()
+
+    def _lay_off(self) -> None:
+        """Gives up the layout: the next `fetch` reads another. All workers call."""
+        self._settled()
+        if self._handle.version is not None:
+            self._handle.unpublish(deadline=self.settings.deadline)
+        self._handle.unregister(deadline=self.settings.deadline)
+        self._live = None
 
     def discard(self) -> None:
         """The engine's parameters have gone: it may not generate until a version is installed. What lies

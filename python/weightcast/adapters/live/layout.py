@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -30,18 +31,22 @@ class LiveLayout:
         model: nn.Module | None = None,
         derived: Mapping[str, str] | None = None,
         redo: Callable[[], None] | None = None,
+        stale: Callable[[], bool] = lambda: False,
     ) -> None:
         """A `model` whose parameters have the names of `reading` is watched: layouts notice if it
-        replaces them. `redo` has the engine make anew what it has `derived` from its parameters."""
+        replaces them. `redo` has the engine make anew what it has `derived` from its parameters. `stale`
+        says whether the engine has put something else into its parameters since."""
         self._reading = reading
         self._model: Callable[[], nn.Module | None] = lambda: None
         if model is not None:
             self._model = weakref.ref(model)
-        self._redo = redo
+        self._redo, self._stale = redo, stale
         #: Memory of published tensors that the loader gets whole.
         self._arrived: dict[str, torch.Tensor] = {}
         #: Memory beside the parameters, if bytes land there.
         self._beside = Beside()
+        #: Places that hold the same as another one, and that one: a second copy of an expert.
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         #: One for each parameter that something published fills, in the order of the model.
         self.records = reading.records
         #: Parameters that need more than a copy of bytes.
@@ -80,12 +85,19 @@ class LiveLayout:
             for place, value in self._reading.fills:
                 place.fill_(value)
         listed = layouts.Layout()
+        places: dict[Any, torch.Tensor] = {}
+        self._copies = []
         for record in self.records:
             staged = self._reading.staged.get(record.name)
             if staged is None:
                 parameter = self._reading.parameters[record.name]
                 for buffer in buffers(record.shape, record.pieces):
-                    add_buffer(listed, parameter, buffer, self._beside if beside else None)
+                    place = place_of(parameter, buffer)
+                    first = places.setdefault(buffer.content(), place)
+                    if first is place:
+                        add_buffer(listed, parameter, buffer, self._beside if beside else None)
+                    else:
+                        self._copies.append((place, first))
             else:
                 for each in staged:
                     listed.add(each.allocate(on_host=beside), [part_of(each.piece)])
@@ -105,8 +117,17 @@ class LiveLayout:
             path, _, key = record.name.rpartition(".")
             listed.origins.slot(record.name, model.get_submodule(path), key)
 
+    def stale(self) -> bool:
+        """Whether the engine's parameters hold other tensors than when they were read: read them again."""
+        return self._stale()
+
     def check(self) -> None:
-        """Nothing: whatever fits the layout can be installed."""
+        """Raises if the parameters have become those of other tensors since they were read."""
+        if self.stale():
+            raise _core.Misuse(
+                "the engine has moved experts between its workers since this update began to be fetched, and "
+                "what has arrived would go into other experts; nothing has changed: send the weights again"
+            )
 
     def finish(self) -> None:
         """What has to follow an update: converts what was staged, and has the engine redo the
@@ -114,6 +135,8 @@ class LiveLayout:
         reading = self._reading
         with torch.no_grad():
             self._beside.install()
+            for place, first in self._copies:
+                place.copy_(first)
             for listed in reading.staged.values():
                 for staged in listed:
                     staged.convert()
@@ -127,15 +150,21 @@ def add_buffer(
     listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer, beside: Beside | None = None
 ) -> None:
     """Adds a contiguous box of a parameter; the memory is the parameter's own, or `beside` it."""
-    memory = parameter.detach()
-    for dim, (start, length) in enumerate(zip(buffer.box.start, buffer.box.len, strict=True)):
-        memory = memory.narrow(dim, start, length)
+    memory = place_of(parameter, buffer)
     if beside is not None:
         memory = beside.of(memory)
     parts = [part_of(piece) for piece in buffer.pieces]
     listed.add(memory.view(buffer.shape), parts, along=buffer.along, pad=buffer.padded)
     for again in zip(*(piece.also for piece in buffer.pieces), strict=False):
         listed.also([part_of(piece) for piece in again], along=buffer.along)
+
+
+def place_of(parameter: torch.Tensor, buffer: Buffer) -> torch.Tensor:
+    """A contiguous box of a parameter."""
+    memory = parameter.detach()
+    for dim, (start, length) in enumerate(zip(buffer.box.start, buffer.box.len, strict=True)):
+        memory = memory.narrow(dim, start, length)
+    return memory
 
 
 def part_of(piece: ParameterPiece) -> layouts.Part:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from ... import _core
 from ... import layout as layouts
 from ..catalog import Catalog, catalog_of
 from ..live.layout import LiveLayout
@@ -15,6 +16,7 @@ from ..live.through_loader import ThroughLoader
 from ..naming.decisions import left_out
 from ..naming.rename import Rename
 from ..recording.kept import keeping
+from .experts import follow, placed
 from .processing import derived, load_form, made_later, rearranged, redo, reload
 
 #: Parameters for which checkpoints may have no tensor. vLLM sets them itself.
@@ -55,6 +57,8 @@ def read(
     For the model of an engine that runs give its `vllm_config`. What the engine derives from its
     parameters (`derived` of the result) is then redone by `finish()`, through vLLM's own hooks; if
     it has rearranged parameters, or may have, updates go through its loader (see `ThroughLoader`).
+    Of an engine that moves experts (EPLB) the layout is that of where they are now: `stale()` of the result
+    says whether they have moved since.
     """
     listed = catalog_of(catalog)
     decisions: dict[str, Any] = {
@@ -63,6 +67,12 @@ def read(
         "unsourced": {**(unsourced or {}), **UNSOURCED, **made_later(model)},
     }
     moved = rearranged(model) if vllm_config is not None else {}
+    experts = placed(model)
+    if moved and experts:
+        raise _core.Misuse(
+            "this engine has rearranged its parameters after loading, so updates go through its loader, "
+            "which knows nothing of experts that have moved (enable_eplb); start it without EPLB"
+        )
     if moved:
         names = set(dict(model.named_parameters()))
         with load_form(model):
@@ -70,8 +80,15 @@ def read(
         reloaded = replace(reading, load=reload(model, vllm_config))
         return ThroughLoader(reloaded, listed, derived=moved)
     reading = _examine(model, None, listed, decisions)
+    follow(reading, model, listed, experts)
     again = None if vllm_config is None else redo(model, vllm_config)
-    return LiveLayout(reading, model=model, derived=derived(model), redo=again)
+    return LiveLayout(
+        reading,
+        model=model,
+        derived=derived(model),
+        redo=again,
+        stale=lambda: placed(model) != experts,
+    )
 
 
 def _examine(

@@ -63,7 +63,7 @@ class WeightcastEngine(WeightTransferEngine):
             return
         self._leave()
         self._refuse_draft(init_info)
-        self._refuse_moving_experts()
+        self._refuse_moving_experts(init_info)
         replica = replica_of(self.vllm_config, init_info)
         installed = loaded_version(self.model)
         self._shard = EngineShard(init_info, replica, self._read(init_info), installed=installed)
@@ -181,11 +181,20 @@ class WeightcastEngine(WeightTransferEngine):
                 "take them out first, with HTTPEngine(url).slot(name).unload()"
             )
 
-    def _refuse_moving_experts(self) -> None:
-        if getattr(self.parallel_config, "enable_eplb", False):
+    def _refuse_moving_experts(self, settings: Settings) -> None:
+        parallel = self.parallel_config
+        if not getattr(parallel, "enable_eplb", False):
+            return
+        if getattr(parallel.eplb_config, "use_async", False):
             raise _core.Misuse(
-                "this engine moves experts between its workers while it runs (enable_eplb), and a layout "
-                "that was read before would put weights into other experts; start it without EPLB"
+                "this engine moves experts between its workers in the background (EPLB, use_async), and "
+                "would move an expert's former weights over those of an update; start it with "
+                "--eplb-config.use_async=false"
+            )
+        if settings.landing != "staged":
+            raise _core.Misuse(
+                "this engine moves experts between its workers (enable_eplb), also while others read the "
+                "parameters; let bytes land beside them: landing='staged'"
             )
 
     def _read(self, settings: Settings) -> Any:

@@ -38,6 +38,10 @@ class Landing:
             listed.add(tensor, name)
         return listed
 
+    def stale(self) -> bool:
+        """Never: where an adapter goes is vLLM's own affair."""
+        return False
+
     def check(self) -> None:
         """Raises if what has arrived does not fit this engine."""
         self._fits(self.taken())
