@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ import weightcast as wc
 from weightcast.adapters.engine import Settings
 from weightcast.adapters.engine.adapter import Adapter
 from weightcast.adapters.engine.sources import source_of
+from weightcast.adapters.vllm import agreed
 from weightcast.adapters.vllm.lora.paths import AdapterPath
 from weightcast.adapters.vllm.lora.slots import Slots
+from weightcast.adapters.vllm.lora.steps import add_lora
 
 from .engine import build_with_config
 from .live.adapters import RANK, become, peft_model, saved
@@ -195,6 +198,28 @@ def test_what_fails_midway_is_the_old_one(rig: Rig, monkeypatch: pytest.MonkeyPa
     # Another worker failed: this one takes it back.
     one.fetch(3)
     rig.slots.put(AdapterPath("one", "run", 3), one.request(3))()
+    assert same(in_memory(rig.manager, 11), rig.loaded(2))
+
+
+def test_a_worker_goes_by_what_the_others_say(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = SimpleNamespace(slots=lambda worker: rig.slots)
+    worker = SimpleNamespace(weight_transfer_engine=engine, rank=0)
+    one = rig.sender("one", 11)
+    one.send(1)
+    one.fetch(2)
+    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, {"error": "no room"}])
+    assert add_lora(worker, pytest.fail, one.request(2)) is False
+    state = one.slots.shard("one").state
+    assert (state.installed, state.fetched, state.incomplete) == (1, 2, None)
+    assert same(in_memory(rig.manager, 11), rig.loaded(1))
+    # The last worker says so.
+    worker.rank = 1
+    with pytest.raises(agreed.StepFailed, match="worker 1: no room"):
+        add_lora(worker, pytest.fail, one.request(2))
+    assert same(in_memory(rig.manager, 11), rig.loaded(1))
+    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, own])
+    assert add_lora(worker, pytest.fail, one.request(2)) is True
+    assert one.slots.shard("one").state.installed == 2
     assert same(in_memory(rig.manager, 11), rig.loaded(2))
 
 

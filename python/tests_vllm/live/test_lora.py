@@ -131,6 +131,9 @@ def test_a_server_takes_adapters_by_name(rig: Rig, monkeypatch: pytest.MonkeyPat
     again = Sender(rig, "one", engine)
     again.send(3)
     assert serves(3, "one")
+    engine.post("sleep?level=1")
+    engine.post("wake_up")
+    assert serves(3, "one") and serves(2, "two")
 
 
 def test_a_server_that_takes_no_adapters_says_what_to_do(rig: Rig) -> None:

@@ -40,17 +40,16 @@ def agreed(worker: Any, step: str, call: Callable[[], Any]) -> None:
         raise StepFailed("; ".join(failed))
 
 
-def together(worker: Any, call: Callable[[], Any], undo: Callable[[], None] | None = None) -> None:
-    """Makes a call on this worker. If it failed on any, undoes it here too, and raises on the last worker.
-    All workers call."""
+def together(worker: Any, call: Callable[[], Any], undo: Callable[[], None] | None = None) -> bool:
+    """Makes a call on this worker, and says whether it went well on all. If it failed on any, undoes it here
+    too, and raises on the last worker. All workers call."""
     said = _exchanged({"error": _error_of(call)})
     failed = _failed(said)
-    if not failed:
-        return
-    if undo is not None:
+    if failed and undo is not None:
         undo()
-    if worker.rank == len(said) - 1:
+    if failed and worker.rank == len(said) - 1:
         raise StepFailed("; ".join(failed))
+    return not failed
 
 
 def _failed(said: list[dict[str, Any]]) -> list[str]:

@@ -47,7 +47,9 @@ def _wake_up(worker: Any, wake_up: Callable[..., Any], tags: list[str] | None = 
     wake_up(tags)
     worker.weight_transfer_engine.after_wake(tags)
     # What vLLM's LoRA manager had in the engine's memory may have gone: it loads that again.
-    worker.model_runner.reset_lora_state()
+    reset = getattr(getattr(worker, "model_runner", None), "reset_lora_state", None)
+    if reset is not None:
+        reset()
 
 
 def _step(name: str) -> Callable[..., None]:

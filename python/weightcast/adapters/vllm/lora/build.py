@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from vllm.lora.lora_model import LoRAModel, _is_remote_expert_key
-from vllm.lora.peft_helper import PEFTHelper
-
 from .... import _core
 from ...engine.adapter import Carried
 
@@ -12,6 +9,9 @@ from ...engine.adapter import Carried
 def lora_model(manager: Any, number: int, adapter: Carried) -> Any:
     """What vLLM's worker would make of the adapter's directory, from memory. `manager` is the worker's
     LoRA manager, `number` vLLM's number of the adapter."""
+    from vllm.lora.lora_model import LoRAModel
+    from vllm.lora.peft_helper import PEFTHelper
+
     adapters = manager._adapter_manager
     known = {**adapter.config, "vllm_max_position_embeddings": manager.max_position_embeddings}
     helper = PEFTHelper.from_dict(known)
@@ -37,6 +37,8 @@ def lora_model(manager: Any, number: int, adapter: Carried) -> Any:
 
 def _own(adapters: Any, tensors: dict[str, Any]) -> dict[str, Any]:
     """Without the experts of other workers."""
+    from vllm.lora.lora_model import _is_remote_expert_key
+
     spec = adapters.moe_ep_load_spec
     if spec is None:
         return tensors

@@ -39,7 +39,8 @@ def add_lora(worker: Any, add: Callable[..., Any], request: Any) -> bool:
         for take_back in taking_back:
             take_back()
 
-    together(worker, lambda: taking_back.append(slots.put(path, request)), undo)
+    if not together(worker, lambda: taking_back.append(slots.put(path, request)), undo):
+        return False  # the last worker raises
     shard = slots.shard(path.name)
     if shard.state.fetched == path.version:
         shard.install()
