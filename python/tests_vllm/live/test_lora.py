@@ -47,6 +47,12 @@ def test_an_offline_engine_takes_adapters(way: str) -> None:
     assert "and this engine holds version 2 of its base" in said["old base refused"]
 
 
+def test_a_sharded_trainer_publishes_an_adapter_whole() -> None:
+    command = [sys.executable, HERE / "lora_sharded.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
+    assert done.returncode == 0 and done.stdout.strip() == "whole", done.stderr[-4000:]
+
+
 @pytest.fixture
 def rig(tmp_path: Path):
     made = Rig(tmp_path)
