@@ -120,8 +120,21 @@ def test_a_new_run_is_followed(job, server):
         assert value(module) == 1
 
 
+def hand_over(follower, when):
+    """Has a version be ready only once an event is set, which is cleared."""
+    at_once = follower._hand_over
+
+    def later(version):
+        assert when.wait(SOON)
+        when.clear()
+        at_once(version)
+
+    follower._hand_over = later
+
+
 def test_shards_install_at_the_same_step(job):
-    """Two shards take steps together, one of them late in every other respect."""
+    """Two shards take steps together. One learns of each version five steps after the other."""
+    late = threading.Event()
     modules = [engine(), engine()]
     meeting = threading.Barrier(2, timeout=SOON)
     said = [0, 0]
@@ -142,13 +155,20 @@ def test_shards_install_at_the_same_step(job):
         with handle:
             handle.register(wct.layout(modules[shard], beside=True), deadline=SOON)
             follower = handle.follow(agree=agree(shard))
+            if shard == 1:
+                hand_over(follower, late)
+            waited = 0
             for _ in range(2_000):
                 follower.step()
+                waited += shard == 0 and follower._ready is not None
+                if waited == 5:
+                    late.set()
+                    waited = 0
                 versions[shard].append(follower.version)
                 meeting.wait()
                 if shard == 0 and follower.version in (1, 2, None) and job.trainer.version == follower.version:
                     job.publish((follower.version or 0) + 1)
-                done = follower.version == 3
+                done = follower.version == 3 or versions[0] != versions[1][: len(versions[0])]
                 threading.Event().wait(0.002)
                 meeting.wait()
                 if done:
