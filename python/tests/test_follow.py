@@ -11,6 +11,7 @@ from .conftest import SOON
 torch = pytest.importorskip("torch")
 
 import weightcast.torch as wct  # noqa: E402
+from weightcast.adapters.live.read import read  # noqa: E402
 
 
 class Job:
@@ -183,6 +184,27 @@ def test_shards_install_at_the_same_step(job):
         thread.join()
     assert versions[0] == versions[1] and versions[0][-1] == 3
     assert [value(module) for module in modules] == [3, 3]
+
+
+def test_a_live_engine_finishes_what_it_follows(job):
+    """Bytes land beside the engine's parameters; the engine's own rules bring them in."""
+    module = engine()
+
+    def load(weights):
+        for name, tensor in weights:
+            module.get_parameter(name).data.copy_(tensor)
+
+    handle = wc.open("m", wc.Replica("rollout"), server=job.server)
+    job.publish(1)
+    live = read(dict(module.named_parameters()), load, handle.catalog(), unused={}, unsourced={})
+    handle.register(live.layout(beside=True))
+    with handle, handle.follow(install=live.finish) as follower:
+        for version in (1, 2):
+            job.trainer.wait(wc.held(version, by=1), deadline=SOON)
+            assert version == 1 or value(module) == 1, "nothing changes between safe points"
+            until(follower.step, version, follower)
+            assert value(module) == version
+            job.publish(version + 1)
 
 
 def test_several_shards_must_agree(job):

@@ -43,9 +43,7 @@ class Follower:
         install: Callable[[], object] | None,
         agree: Callable[[int], int] | None,
     ) -> None:
-        self._handle, self._install = handle, install or handle.install
-        # With an `install` of its own, what is registered lies beside the tensors already.
-        self._fetch = handle.fetch if install is None else handle.update
+        self._handle, self._finish = handle, install or _nothing
         self._agree = agree or (lambda number: number)
         #: The version that the tensors hold; None before the first.
         self.version: int | None = None
@@ -71,7 +69,8 @@ class Follower:
             raise error
         if ready is None or everywhere != ready + 1:
             return False
-        self._install()
+        self._handle.install()
+        self._finish()
         with self._changed:
             self.version, self._ready = ready, None
             self._changed.notify_all()
@@ -107,7 +106,7 @@ class Follower:
         try:
             self._await(0 if held is None else held + 1)
             if held is not None or self._appeared:
-                if self._fetch(deadline=FETCHING).changed:
+                if handle._fetch("latest", FETCHING).changed:
                     self._hand_over(handle.version)
         except FOR_GOOD:
             raise

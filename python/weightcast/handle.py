@@ -236,6 +236,16 @@ class Handle:
         layout was made with `beside=True`. `Handle.version` is then the version that the copies hold, and
         that other replicas read."""
         self._refuse_in_place()
+        return self._fetch(version, deadline, allow_rollback, progress)
+
+    def _fetch(
+        self,
+        version: selector.Selector | int | str,
+        deadline: float,
+        allow_rollback: bool = False,
+        progress: Progress | None = None,
+    ) -> Updated:
+        """Fills what is registered; tensors that have copies stay as they are."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
         return self._brought(
@@ -265,9 +275,10 @@ class Handle:
         `at` names the safe points: a torch module, each of whose forward passes begins with one; or a
         function that is given the follower's `step`, and calls that, or has it called, wherever weights may
         change; without it, call `Follower.step` yourself. The layout has all tensors beside it, as for
-        `fetch`. `install` is what puts a version in place (`LiveLayout.finish`); by default
-        `Handle.install`. Shards of one engine install at the same step: with several of them, `agree` takes
-        a number on all shards at every safe point, and returns the smallest (an all-reduce).
+        `fetch`. `install` is what has to follow, such as `LiveLayout.finish` of a layout whose memory lies
+        beside the engine's parameters (`layout(beside=True)`). Shards of one engine install at the same
+        step: with several of them, `agree` takes a number on all shards at every safe point, and returns
+        the smallest (an all-reduce).
 
         Until `Follower.stop`, the thread makes the calls of this handle; make no others."""
         if self.replica.num_shards > 1 and agree is None:
