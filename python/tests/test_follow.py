@@ -175,6 +175,8 @@ def test_shards_install_at_the_same_step(job):
                 if done:
                     break
             follower.stop()
+            # The shards have made the same calls, and may go on.
+            assert handle.list(deadline=SOON)
 
     job.publish(1)
     threads = [threading.Thread(target=run, args=(shard,)) for shard in range(2)]
@@ -207,6 +209,46 @@ def test_a_live_engine_finishes_what_it_follows(job):
             job.publish(version + 1)
 
 
+def test_a_shard_that_cannot_install_stops_all(job):
+    """Otherwise one would go on with old weights beside the other's new ones."""
+    meeting, said, errors = threading.Barrier(2, timeout=SOON), [0, 0], [None, None]
+
+    def run(shard):
+        def agree(number):
+            said[shard] = number
+            meeting.wait()
+            least = min(said)
+            meeting.wait()
+            return least
+
+        def fail():
+            raise ValueError("planted")
+
+        handle = wc.open("m", wc.Replica("pair", shard=shard, num_shards=2), server=job.server)
+        with handle:
+            handle.register(wct.layout(engine(), beside=True), deadline=SOON)
+            follower = handle.follow(agree=agree, install=fail if shard == 1 else None)
+            job.publish(1) if shard == 0 else None
+            pause = threading.Event()
+            while errors[shard] is None:
+                try:
+                    follower.step()
+                except Exception as error:
+                    errors[shard] = error
+                    if shard == 1:  # the other learns of it at the next step
+                        with pytest.raises(ValueError, match="planted"):
+                            follower.step()
+                pause.wait(0.005)
+            follower.stop()
+
+    threads = [threading.Thread(target=run, args=(shard,)) for shard in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert str(errors[1]) == "planted" and "another shard of pair cannot follow" in str(errors[0])
+
+
 def test_several_shards_must_agree(job):
     handle = wc.open("m", wc.Replica("pair", shard=0, num_shards=2), server=job.server)
     with pytest.raises(wc.Misuse, match="pass agree="):
@@ -219,7 +261,8 @@ def test_what_never_ends_is_raised_at_the_safe_point(job, caplog):
     with job.rollout(module) as handle, handle.follow() as follower:
         module.weight.data = torch.zeros(8, 8)
         job.publish(1)
-        with pytest.raises(wc.Misuse, match="weight: the storage has been replaced"):
-            until(follower.step, 1, follower)
+        for _ in range(2):  # and again: no forward pass goes on with old weights
+            with pytest.raises(wc.Misuse, match="weight: the storage has been replaced"):
+                until(follower.step, 1, follower)
         assert follower.version is None and "following m has ended" in caplog.text
         module.weight.data = torch.zeros(8, 8)

@@ -160,6 +160,112 @@ def test_a_fetch_that_fails_leaves_nothing_to_install(pair):
     assert not rollout.install() and holds(theirs, -1)
 
 
+def test_a_version_whose_progress_raised_is_installed_by_the_next_call(pair):
+    """It has arrived, so the next update changes nothing of what is registered."""
+    trainer, ours, rollout, theirs = pair
+
+    def stumble(arrived, total):
+        raise ZeroDivisionError
+
+    fill(ours, 1)
+    with trainer.published(1):
+        with pytest.raises(ZeroDivisionError):
+            rollout.update(deadline=SOON, progress=stumble)
+        assert rollout.version == 1
+        assert not rollout.update(deadline=SOON).changed
+        assert holds(theirs, 1)
+
+
+def test_a_version_that_was_given_up_is_installed_again(pair):
+    """The tensors have been trained on in between."""
+    trainer, ours, rollout, theirs = pair
+    fill(ours, 1)
+    with trainer.published(1):
+        for _ in range(2):
+            assert rollout.update(1, deadline=SOON).changed and holds(theirs, 1)
+            rollout.unpublish()
+            fill(theirs, 8)
+
+
+def test_a_publisher_that_goes_over_to_another_version(pair):
+    """Its own publication is what its tensors hold or are ahead of: nothing of that is copied back."""
+    trainer, ours, rollout, theirs = pair
+    fill(ours, 1)
+    trainer.publish(1)
+    rollout.update(deadline=SOON)
+    fill(ours, 2)
+    assert not trainer.install() and holds(ours, 2)
+    rollout.unpublish()
+    fill(theirs, 3)
+    trainer.unpublish()
+    trainer.publish(4)
+    rollout.update(deadline=SOON)
+    assert holds(theirs, 2), "what the trainer held when it published"
+
+
+def test_an_install_that_broke_off_is_neither_installed_nor_published(pair, monkeypatch):
+    trainer, ours, rollout, theirs = pair
+
+    def fail(self):
+        raise RuntimeError("CUDA error: planted")
+
+    fill(ours, 1)
+    with trainer.published(1):
+        with monkeypatch.context() as patch:
+            patch.setattr(HostCopies, "_complete", fail)
+            with pytest.raises(RuntimeError, match="planted"):
+                rollout.update(deadline=SOON)
+        rollout.unpublish()
+        with pytest.raises(wc.Misuse, match="an install broke off"):
+            rollout.install()
+        with pytest.raises(wc.Misuse, match="an install broke off"):
+            rollout.publish(2)
+        rollout.update(deadline=SOON)
+    assert holds(theirs, 1)
+
+
+def test_what_is_not_added_is_not_copied_into(server):
+    """An error of `add` leaves nothing behind."""
+    strange = torch.ones(4, dtype=torch.complex64)
+    listed = wc.Layout(beside=True)
+    with pytest.raises(wc.Misuse, match="dtype"):
+        listed.add(strange, "strange")
+    listed.add(torch.ones(4), "a")
+    assert len(listed) == len(listed.copies) == 1 and listed.all_beside
+
+
+def test_padding_is_left_alone(pair, server):
+    trainer, ours, _, _ = pair
+    padded = torch.full((8,), 7, dtype=torch.bfloat16)
+    with wc.open("m", wc.Replica("padded"), server=server.address) as handle:
+        listed = laid_out({"a": torch.empty(300, 7)})
+        handle.register(listed.add(padded, wc.part("b", dim=0, start=0, length=5, shape=[5]), pad=True))
+        fill(ours, 1)
+        with trainer.published(1):
+            handle.update(deadline=SOON)
+    assert padded.tolist() == [1] * 5 + [7] * 3
+
+
+def test_memory_that_two_names_share_is_refused():
+    """Each copy would be copied over the other; on the host `register` refuses the same."""
+    memory = torch.zeros(10)
+    listed = wc.Layout(beside=True).add(memory[:4], "a").add(memory[6:], "c").add(memory[4:6], "b")
+    for twice in (memory, memory[3:5], memory[5:7]):
+        with pytest.raises(wc.Misuse, match="x and [abc] lie in the same memory"):
+            listed.add(twice, "x")
+    assert len(listed.copies) == 3
+
+
+def test_an_install_into_storage_that_was_replaced_is_refused(pair):
+    trainer, ours, rollout, theirs = pair
+    fill(ours, 1)
+    with trainer.published(1):
+        rollout.fetch(deadline=SOON)
+        theirs["a"].data = torch.ones(300, 7)
+        with pytest.raises(wc.Misuse, match="a: the storage has been replaced"):
+            rollout.install()
+
+
 def test_memory_that_is_in_use_is_not_fetched_into(server):
     with wc.open("m", wc.Replica("r"), server=server.address) as handle:
         with pytest.raises(wc.Misuse, match="beside=True"):
@@ -198,8 +304,10 @@ def test_memory_is_apart_and_aligned():
     assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
     for tensor, mine in zip(like, given, strict=True):
         assert (mine.shape, mine.dtype) == (tensor.shape, tensor.dtype) and mine.is_contiguous()
-    # Small ones share a slab.
+    # Small ones share a slab, and large ones have one of their own that is no larger than they are.
     assert given[3].data_ptr() - given[0].data_ptr() < SLAB_BYTES
+    assert memory.empty(torch.empty(7)).data_ptr() - given[0].data_ptr() < SLAB_BYTES
+    assert given[4].untyped_storage().nbytes() == given[4].nbytes
 
 
 class Runtime:

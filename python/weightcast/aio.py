@@ -40,7 +40,7 @@ class Handle:
         self._closed = False
 
     async def _run(self, call: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
-        return await _in(self._thread, call, *arguments, **options)
+        return await _in(self._thread, self._handle._here(call), *arguments, **options)
 
     @property
     def blocking(self) -> handles.Handle:

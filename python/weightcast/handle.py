@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -24,7 +25,13 @@ DEADLINE = 60.0
 #: Seconds that leaving may take when an exception is under way.
 HURRY = 2.0
 
+#: Of tensors that nobody may use or publish.
+BROKEN = "an install broke off: tensors may be of two versions; fetch a version again, then install it"
+
 Versions = dict[int, set[str]]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Handle:
@@ -42,6 +49,8 @@ class Handle:
         self._core = core
         #: What is registered.
         self._layout: Layout | None = None
+        #: The number of the publication whose copies were made from the tensors.
+        self._own: int | None = None
         #: The model's name.
         self.model = model
         #: Who this is.
@@ -103,36 +112,41 @@ class Handle:
         changed as soon as the call returns.
         """
         self._refuse_moved(self._layout, deadline)
-        self._copy_out(deadline)
+        self._copy_out(version, deadline)
         self._core.publish(version, deadline, seal)
         if self._layout is not None:
             self._layout.origins.publish()
 
-    def _copy_out(self, deadline: float) -> None:
+    def _copy_out(self, version: int, deadline: float) -> None:
         """Brings host memory to what the tensors on devices hold."""
         if self._layout is None or not self._layout.copies:
             return
         if (held := self._core.version) is not None:
             reason = f"the host copies of what is to be published hold version {held[0]}: unpublish it first"
             self._core.refuse(reason, deadline)
+        if self._layout.copies.broken:
+            self._core.refuse(BROKEN, deadline)
         try:
             self._layout.copies.out()
         except RuntimeError as error:  # CUDA's own; other shards must not wait for this one
             self._core.refuse(f"tensors could not be copied to host memory: {error}", deadline)
+        self._own = version
 
-    def _brought(self, bring: Callable[[], Updated], progress: Progress | None) -> Updated:
-        """Runs a call that fills the registered memory, and notes what the copies among that hold."""
-        copies = None if self._layout is None else self._layout.copies
-        try:
-            with _ending(progress):
-                brought = bring()
-        except BaseException:
-            if copies and self._core.version is None:
-                copies.ahead = False  # neither this version nor the one before
-            raise
-        if copies and brought.changed:
-            copies.ahead = True
+    def _noted(self, brought: Updated) -> Updated:
+        if brought.changed:
+            self._forget()
         return brought
+
+    def _forget(self) -> None:
+        """What tensors hold that have copies is not what the registered memory will hold, or not for sure."""
+        self._own = None
+        if self._layout is not None:
+            self._layout.copies.installed = None
+
+    def _here(self, call: Callable[_P, _R]) -> Callable[_P, _R]:
+        """The call as another thread is to make it for this one."""
+        copies = None if self._layout is None else self._layout.copies
+        return copies.on_current_streams(call) if copies else call
 
     def wait_sealed(self, *, deadline: float = DEADLINE) -> None:
         """Waits until the published memory is digested, by all shards, and accepted.
@@ -148,7 +162,11 @@ class Handle:
 
         Raises `ContentMismatch` if what was published had been refused, so that no rollout could
         read it. It is revoked all the same: the memory may be changed, and published anew."""
-        self._core.unpublish(deadline)
+        try:
+            self._core.unpublish(deadline)
+        finally:
+            if self._core.version is None:
+                self._forget()
 
     @contextmanager
     def published(self, version: int, *, deadline: float = DEADLINE) -> Iterator["Handle"]:
@@ -179,7 +197,8 @@ class Handle:
         be published, not filled. `progress` is as in `update`."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        brought = self._brought(lambda: self._core.replicate(asked, deadline, progress), progress)
+        with _ending(progress):
+            brought = self._noted(self._core.replicate(asked, deadline, progress))
         self.install()
         return brought
 
@@ -217,9 +236,8 @@ class Handle:
         `Exception`, such as `KeyboardInterrupt`, ends the update at once, as Ctrl-C does."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        brought = self._brought(
-            lambda: self._core.update(asked, allow_rollback, staged, deadline, progress), progress
-        )
+        with _ending(progress):
+            brought = self._noted(self._core.update(asked, allow_rollback, staged, deadline, progress))
         self.install()
         return brought
 
@@ -233,8 +251,8 @@ class Handle:
     ) -> Updated:
         """The first half of `update`: brings a version into the host copies, verified, and leaves the tensors
         as they are until `install`. All tensors of the layout need a copy: they lie on a GPU, or the
-        layout was made with `beside=True`. `Handle.version` is then the version that the copies hold, and
-        that other replicas read."""
+        layout was made with `beside=True` (that of a live engine as well, whose `finish()` installs).
+        `Handle.version` is then the version that the copies hold, and that other replicas read."""
         self._refuse_in_place()
         return self._fetch(version, deadline, allow_rollback, progress)
 
@@ -248,18 +266,23 @@ class Handle:
         """Fills what is registered; tensors that have copies stay as they are."""
         asked = selector.parse(version)
         self._refuse_moved(self._layout, deadline)
-        return self._brought(
-            lambda: self._core.update(asked, allow_rollback, False, deadline, progress), progress
-        )
+        with _ending(progress):
+            return self._noted(self._core.update(asked, allow_rollback, False, deadline, progress))
 
     def install(self) -> bool:
         """The second half of `update`: copies what was fetched into the tensors. False if they have that
         already. No call of the group: shards agree among themselves when they install. After an error
         some tensors may have changed: call it again."""
-        copies = None if self._layout is None else self._layout.copies
-        if copies is None or not copies.ahead:
+        copies, held = None if self._layout is None else self._layout.copies, self._core.version
+        if self._layout is None or not copies:
             return False
-        copies.into()
+        if held is None and copies.broken:
+            raise _core.Misuse(BROKEN)
+        if held is None or held == copies.installed or held[0] == self._own:
+            return False
+        if moved := self._layout.origins.moved():
+            raise _core.Misuse(moved)
+        copies.into(held)
         return True
 
     def follow(
@@ -286,8 +309,7 @@ class Handle:
                 f"{self.replica.num_shards} shards would install at different steps: pass agree=, which "
                 "returns the smallest of all shards' numbers"
             )
-        if install is None:
-            self._refuse_in_place()
+        self._refuse_in_place()
         return Follower(self, at, install, agree)
 
     def _refuse_in_place(self) -> None:

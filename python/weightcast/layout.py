@@ -77,6 +77,8 @@ class Layout:
         self._beside = beside
         #: Host memory beside tensors.
         self.copies = HostCopies()
+        #: Whether what is registered is not in use, though no tensor has a copy here: an adapter has its own.
+        self.apart = False
 
     def add(
         self,
@@ -90,18 +92,22 @@ class Layout:
         """Adds a contiguous tensor that is the concatenation of `parts` along dimension `along`.
 
         A name alone stands for that whole logical tensor. With `pad`, the tensor may be longer than
-        its parts (a vocabulary rounded up); the rest is left alone. `dtype` (a safetensors name
+        its parts (a vocabulary rounded up); the rest is left alone (and where the tensor has a copy beside
+        it, written back as it was when it was added). `dtype` (a safetensors name
         such as `BF16` or `F8_E4M3`) is for numpy arrays of types that numpy does not know.
         """
         name = parts if isinstance(parts, str) else f"buffer {len(self)}"
         copied = self._beside or on_device(tensor)
-        memory = describe(name, self.copies.of(checked(name, tensor)) if copied else tensor, dtype)
+        registered = self.copies.beside(checked(name, tensor)) if copied else tensor
+        memory = describe(name, registered, dtype)
         if isinstance(parts, str):
             listed = [part(parts, shape=memory.shape)]
         else:
             listed = [parts] if isinstance(parts, Part) else list(parts)
         cores = [p._core for p in listed]
         self._core.add(name, memory.bytes, memory.dtype, memory.shape, cores, along, pad)
+        if copied:
+            self.copies.pair(name, tensor, registered)
         self.origins.tensor(name, tensor)
         self._places.append((name, memory.bytes.ctypes.data, memory.bytes.nbytes))
         return self
@@ -156,8 +162,8 @@ class Layout:
 
     @property
     def all_beside(self) -> bool:
-        """Whether every tensor has a copy in host memory, so that a fetch changes none of them."""
-        return len(self.copies) == len(self)
+        """Whether a fetch changes no tensor that is in use: every one has a copy in host memory."""
+        return self.apart or len(self.copies) == len(self)
 
     @property
     def nbytes(self) -> int:

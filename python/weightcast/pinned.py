@@ -9,7 +9,8 @@ import numpy as np
 
 log = logging.getLogger("weightcast")
 
-#: Bytes of a slab, unless one tensor needs more: page-locking costs a call each.
+#: Bytes of a slab that small tensors share, since page-locking costs a call each. Those of more than an
+#: eighth have a slab of their own.
 SLAB_BYTES = 64 << 20
 #: Tensors begin at multiples of it, as those of the CUDA allocator do.
 ALIGNMENT = 512
@@ -26,16 +27,15 @@ class PinnedMemory:
         """An uninitialised, contiguous host tensor of the shape and dtype of `like`."""
         import torch
 
-        needed = like.numel() * like.element_size()
-        free = self._free.get(like.device.type, _NOTHING)
-        if len(free) < needed:
-            free = _slab(max(needed, SLAB_BYTES), like.device.type)
-        mine = torch.from_numpy(free[:needed])
-        self._free[like.device.type] = free[-(-needed // ALIGNMENT) * ALIGNMENT :]
-        return mine.view(like.dtype).view(like.shape)
-
-
-_NOTHING = np.empty(0, dtype=np.uint8)
+        needed, device = like.numel() * like.element_size(), like.device.type
+        if needed > SLAB_BYTES // 8:
+            mine = _slab(needed, device)
+        else:
+            if len(self._free.get(device, ())) < needed:
+                self._free[device] = _slab(SLAB_BYTES, device)
+            mine = self._free[device]
+            self._free[device] = mine[-(-needed // ALIGNMENT) * ALIGNMENT :]
+        return torch.from_numpy(mine[:needed]).view(like.dtype).view(like.shape)
 
 
 def _slab(nbytes: int, device: str) -> np.ndarray:

@@ -24,7 +24,7 @@ pub(crate) struct HandleState {
     /// Held by a read or an install as long as it may write memory; stopping either waits for the
     /// lock.
     pub(crate) memory: Mutex<()>,
-    /// Threads that digest a publication: one, so that the worker's program keeps the others; more
+    /// Threads that digest a publication: few, so that the worker's program keeps the other CPUs; more
     /// in an offload replica.
     pub(crate) sealing_threads: usize,
     /// A copy of the session's state, for getters that must not wait for the control thread.

@@ -1,5 +1,5 @@
 //! How many threads copy and digest: a share of the CPUs that this process may use, since trainers and engines
-//! compute on the others.
+//! compute on the others. Other processes of the host are not known here: bind ranks to CPUs of their own.
 
 use std::sync::OnceLock;
 

@@ -16,11 +16,10 @@ class Beside:
         """The memory beside `place`, a contiguous view of a parameter; the same when asked again."""
         key = (place.data_ptr(), tuple(place.shape))
         if key not in self._memory:
-            self._memory[key] = self._copies.of(place)
-            # Padding within the piece is nothing that arrives.
-            self._memory[key].copy_(place)
+            self._memory[key] = self._copies.beside(place)
+            self._copies.pair(f"parameter at {key[0]:#x}", place, self._memory[key])
         return self._memory[key]
 
     def install(self) -> None:
         """Copies everything into the parameters, and returns when the copies are complete."""
-        self._copies.into()
+        self._copies.into(None)

@@ -105,6 +105,7 @@ class LiveLayout:
             if name not in self._arrived:
                 self._arrived[name] = torch.empty(piece.shape, dtype=self._reading.dtypes[name])
             listed.add(self._arrived[name], [part_of(piece)])
+        listed.apart = beside
         self._note(listed)
         return listed
 

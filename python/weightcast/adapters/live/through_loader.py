@@ -44,6 +44,7 @@ class ThroughLoader(LiveLayout):
         for staged in self._memory.values():
             for piece, memory in staged:
                 listed.add(memory, [part_of(piece)])
+        listed.apart = True
         return listed
 
     def finish(self) -> None:
