@@ -15,6 +15,7 @@ from weightcast.adapters.engine.adapter import BASE, CONFIG, Adapter, carried, m
 from weightcast.adapters.engine.sources import source_of  # noqa: E402
 from weightcast.adapters.engine.trainer import Publisher, TrainerSettings  # noqa: E402
 from weightcast.adapters.vllm.lora.client import Slot  # noqa: E402
+from weightcast.adapters.vllm.local import number_of  # noqa: E402
 from weightcast.adapters.vllm.lora.paths import AdapterPath, parsed  # noqa: E402
 
 SAVED = "base_model.model.model.layers.0.q_proj.lora_{}.weight"
@@ -114,6 +115,12 @@ def test_paths() -> None:
     for wrong in ("weightcast://", "weightcast://one", "weightcast://one/run/x", "weightcast:///run/1"):
         with pytest.raises(ValueError, match="names no version of an adapter"):
             parsed(wrong)
+
+
+def test_numbers_fit_where_vllm_keeps_them() -> None:
+    numbers = {number_of(f"adapter-{at}") for at in range(1000)}
+    assert len(numbers) == 1000
+    assert all(1 << 30 <= number < 1 << 31 for number in numbers)
 
 
 class Engine:

@@ -45,9 +45,7 @@ class LocalEngine:
         """What `LLM.generate` takes as `lora_request`: the version of an adapter that was sent last."""
         from vllm.lora.request import LoRARequest
 
-        # Apart from numbers that a program counts up for adapters of its own.
-        number = (1 << 31) + zlib.crc32(name.encode())
-        return LoRARequest(name, number, self._paths[name])
+        return LoRARequest(name, number_of(name), self._paths[name])
 
     def on_workers(self, method: str, *arguments: Any) -> list[Any]:
         """Calls a method on all workers, and returns their answers."""
@@ -68,3 +66,9 @@ class LocalEngine:
     def unload_lora(self, name: str) -> None:
         """Forgets an adapter."""
         self._paths.pop(name, None)
+
+
+def number_of(name: str) -> int:
+    """vLLM's number of an adapter: apart from those that a program counts up for adapters of its own, and
+    within the int32 that vLLM's GPU workers keep it in."""
+    return 1 << 30 | zlib.crc32(name.encode()) & (1 << 30) - 1
