@@ -12,10 +12,12 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from weightcast.adapters.engine.adapter import BASE, CONFIG, Adapter, carried, memory_for  # noqa: E402
+from weightcast.adapters.engine.http import Refused  # noqa: E402
 from weightcast.adapters.engine.sources import source_of  # noqa: E402
 from weightcast.adapters.engine.trainer import Publisher, TrainerSettings  # noqa: E402
-from weightcast.adapters.vllm.lora.client import Slot  # noqa: E402
+from weightcast.adapters.vllm import HTTPEngine  # noqa: E402
 from weightcast.adapters.vllm.local import number_of  # noqa: E402
+from weightcast.adapters.vllm.lora.client import Slot  # noqa: E402
 from weightcast.adapters.vllm.lora.paths import AdapterPath, parsed  # noqa: E402
 
 SAVED = "base_model.model.model.layers.0.q_proj.lora_{}.weight"
@@ -196,10 +198,25 @@ def test_a_failure_leaves_the_engine_resumed(server: str, step: str, calls: list
     assert engine.calls[1:] == (calls or ["begin", "fetch", "pause", "load", "load", "resume"])
 
 
-def test_unloading_stops_requests_first() -> None:
+def test_unloading_refuses_new_requests_first() -> None:
     engine = Engine()
     engine.slot("one").unload()
-    assert engine.calls == ["pause", "unload", "drop", "resume"]
+    assert engine.calls == ["unload", "pause", "drop", "resume"]
+
+
+def test_unloading_goes_on_where_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = HTTPEngine("http://127.0.0.1:1")
+    asked: list[str] = []
+
+    def answers(method: str, path: str, body: dict | None = None) -> dict:
+        asked.append(path)
+        if path.startswith("v1/unload"):
+            raise Refused(path, 404, "The lora adapter 'one' cannot be found.")
+        return {"results": [], "is_paused": False}
+
+    monkeypatch.setattr(engine, "ask", answers)
+    engine.slot("one").unload()
+    assert "collective_rpc" in asked and asked[-1] == "resume"
 
 
 def test_a_client_without_slots_is_refused(server: str) -> None:

@@ -105,8 +105,12 @@ class HTTPEngine(Routes):
         self._lora("load", {"lora_name": name, "lora_path": path, "load_inplace": True})
 
     def unload_lora(self, name: str) -> None:
-        """Has the server refuse requests to an adapter's name."""
-        self._lora("unload", {"lora_name": name})
+        """Has the server refuse requests to an adapter's name. Does nothing for one that it does not know."""
+        try:
+            self._lora("unload", {"lora_name": name})
+        except Refused as error:
+            if "cannot be found" not in error.said:
+                raise
 
     def _lora(self, what: str, body: dict[str, Any]) -> None:
         try:

@@ -35,6 +35,12 @@ def lora_model(manager: Any, number: int, adapter: Carried) -> Any:
     return made
 
 
+def base_alone(manager: Any, number: int) -> Any:
+    """An adapter that changes nothing: the one, all zeros, with which vLLM warms up."""
+    rank = manager.get_dummy_lora_warmup_rank(1)
+    return manager._adapter_manager.create_dummy_lora(number, rank, manager.embedding_modules)
+
+
 def _own(adapters: Any, tensors: dict[str, Any]) -> dict[str, Any]:
     """Without the experts of other workers."""
     from vllm.lora.lora_model import _is_remote_expert_key

@@ -17,7 +17,7 @@ class TakesAdapters(Protocol):
         """Has vLLM load an adapter, and answer requests to its name with it."""
 
     def unload_lora(self, name: str) -> None:
-        """Has vLLM refuse requests to an adapter's name."""
+        """Has vLLM refuse requests to an adapter's name. Does nothing for one that it does not know."""
 
     def pause(self, mode: str = "abort") -> None:
         """Stops generation."""
@@ -68,10 +68,11 @@ class Slot:
 
     def unload(self) -> None:
         """Takes the adapter out of the engine, whose requests are aborted for that: before the engine's base
-        goes to another version, say."""
+        goes to another version, say. May be called again, whatever failed."""
+        # First of all no new requests: what comes while the engine is paused would run after it.
+        self._engine.unload_lora(self._name)
         self.pause("abort")
         try:
-            self._engine.unload_lora(self._name)
             self._step("drop")
         finally:
             self.resume()

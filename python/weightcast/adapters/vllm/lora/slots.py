@@ -4,6 +4,7 @@ A version goes from the memory in which it arrived (`Landing`) into a `Slot`, wh
 loads it: at once, and again whenever it has put the adapter out to make room for others.
 """
 
+import logging
 from collections.abc import Callable
 from copy import copy
 from typing import Any
@@ -15,8 +16,10 @@ from ....layout import Layout
 from ...catalog import Catalog
 from ...engine import EngineShard, Settings
 from ...engine.adapter import Carried, carried, memory_for
-from .build import lora_model
+from .build import base_alone, lora_model
 from .paths import AdapterPath, parsed
+
+log = logging.getLogger("weightcast")
 
 #: The number that an adapter has while it is only looked at.
 _NO_NUMBER = 1
@@ -172,7 +175,8 @@ class Slots:
         if path is None:
             return bool(self._add(request))
         request = copy(request)
-        request.load_inplace = self._in_manager(request.lora_int_id) != self._slot(path).path
+        slot = self._slots.get(path.name)
+        request.load_inplace = self._in_manager(request.lora_int_id) != (None if slot is None else slot.path)
         return bool(self._add(request))
 
     def _in_manager(self, number: int) -> AdapterPath | None:
@@ -186,16 +190,14 @@ class Slots:
         path = parsed(request.lora_path)
         if path is None:
             return self._load(request)
-        slot = self._slot(path)
+        slot = self._slots.get(path.name)
+        if slot is None or slot.adapter is None:
+            # An error here would end the engine.
+            log.warning("a request to %s came after that was taken out: the base answers", path.name)
+            return base_alone(self._manager, request.lora_int_id)
         made = lora_model(self._manager, request.lora_int_id, slot.adapter)
         made.weightcast_path = slot.path
         return made
-
-    def _slot(self, path: AdapterPath) -> Any:
-        slot = self._slots.get(path.name)
-        if slot is None or slot.adapter is None:
-            raise _core.Misuse(f"no version of the adapter {path.name} is loaded; have its trainer send one")
-        return slot
 
 
 def _said(base: int | None) -> str:
