@@ -18,7 +18,7 @@ from weightcast.adapters.engine.sources import source_of
 from weightcast.adapters.vllm import agreed
 from weightcast.adapters.vllm.lora.paths import AdapterPath
 from weightcast.adapters.vllm.lora.slots import Slots
-from weightcast.adapters.vllm.lora.steps import add_lora
+from weightcast.adapters.vllm.lora.steps import adapter_step, add_lora
 
 from .engine import build_with_config
 from .live.adapters import RANK, become, peft_model, saved
@@ -201,9 +201,29 @@ def test_what_fails_midway_is_the_old_one(rig: Rig, monkeypatch: pytest.MonkeyPa
     assert same(in_memory(rig.manager, 11), rig.loaded(2))
 
 
-def test_a_worker_goes_by_what_the_others_say(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def worker_of(rig: Rig, rank: int = 0) -> Any:
+    """One of two workers."""
     engine = SimpleNamespace(slots=lambda worker: rig.slots)
-    worker = SimpleNamespace(weight_transfer_engine=engine, rank=0)
+    parallel = SimpleNamespace(data_parallel_size=1)
+    return SimpleNamespace(weight_transfer_engine=engine, parallel_config=parallel, rank=rank)
+
+
+def test_every_error_of_a_worker_is_told_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM reads answers up to the first error: what is left would be the answers to later calls."""
+    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, {"error": None}])
+    first, request = worker_of(rig), LoRARequest("one", 11, "weightcast://one")
+    assert add_lora(first, pytest.fail, request) is False
+    request.lora_path = "/a/directory"
+    assert add_lora(first, lambda request: 1 / 0, request) is False
+    assert add_lora(first, lambda request: True, request) is True
+    for step, info in (("state", {}), ("join", {"unknown": 1}), ("no step", {})):
+        assert adapter_step(first, step, "one", info) is None
+    with pytest.raises(agreed.StepFailed, match="worker 0: this engine has not joined the job of the adapter"):
+        adapter_step(worker_of(rig, 1), "state", "one", {})
+
+
+def test_a_worker_goes_by_what_the_others_say(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = worker_of(rig)
     one = rig.sender("one", 11)
     one.send(1)
     one.fetch(2)

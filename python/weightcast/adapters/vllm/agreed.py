@@ -46,7 +46,7 @@ def together(worker: Any, call: Callable[[], Any], undo: Callable[[], None] | No
     said = _exchanged({"error": _error_of(call)})
     failed = _failed(said)
     if failed and undo is not None:
-        undo()
+        failed += _failed(_exchanged({"error": _error_of(undo)}))
     if failed and worker.rank == len(said) - 1:
         raise StepFailed("; ".join(failed))
     return not failed

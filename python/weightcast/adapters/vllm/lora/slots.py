@@ -134,6 +134,12 @@ class Slots:
             raise
         return take_back
 
+    def installed(self, path: AdapterPath) -> None:
+        """All workers have put this version."""
+        shard = self.shard(path.name)
+        if shard.state.fetched == path.version:
+            shard.install()
+
     def drop(self, name: str) -> None:
         """Lets go of an adapter; its trainer may send another version. Does nothing if there is none of this
         name."""
