@@ -16,6 +16,7 @@ from weightcast.adapters.engine import Settings
 from weightcast.adapters.engine.adapter import Adapter
 from weightcast.adapters.engine.sources import source_of
 from weightcast.adapters.vllm import agreed
+from weightcast.adapters.vllm.lora import slots
 from weightcast.adapters.vllm.lora.paths import AdapterPath
 from weightcast.adapters.vllm.lora.slots import Slots
 from weightcast.adapters.vllm.lora.steps import adapter_step, add_lora
@@ -220,6 +221,37 @@ def test_every_error_of_a_worker_is_told_together(rig: Rig, monkeypatch: pytest.
         assert adapter_step(first, step, "one", info) is None
     with pytest.raises(agreed.StepFailed, match="worker 0: this engine has not joined the job of the adapter"):
         adapter_step(worker_of(rig, 1), "state", "one", {})
+
+
+def test_what_cannot_be_taken_back_is_not_served(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = rig.sender("one", 11)
+    one.send(1)
+    one.fetch(2)
+    monkeypatch.setattr(agreed, "_exchanged", lambda own: [{"error": "no room"}, own])
+    with monkeypatch.context() as broken:
+        break_one(rig.manager, broken, 2)
+        with pytest.raises(agreed.StepFailed, match="no room; .*one was not taken back .no room.; send it again"):
+            add_lora(worker_of(rig, 1), pytest.fail, one.request(2))
+    for version in (1, 2):
+        with pytest.raises(wc.WeightcastError, match="was not taken back"):
+            rig.manager.add_adapter(one.request(version))
+    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, own])
+    assert add_lora(worker_of(rig, 1), pytest.fail, one.request(2)) is True
+    assert same(in_memory(rig.manager, 11), rig.loaded(2))
+
+
+def test_an_adapter_is_built_before_the_exchange(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = rig.sender("one", 11)
+    one.fetch(1)
+    with monkeypatch.context() as exchange:
+        exchange.setattr(slots, "lora_model", lambda *_: pytest.fail("built again"))
+        one.install(1)
+    one.fetch(2)
+    rig.manager.remove_adapter(11)
+    rig.manager.add_adapter(one.request(1))
+    assert same(in_memory(rig.manager, 11), rig.loaded(1))
+    one.install(2)
+    assert same(in_memory(rig.manager, 11), rig.loaded(2))
 
 
 def test_a_worker_goes_by_what_the_others_say(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ class Landing:
 
     always_beside = True
 
-    def __init__(self, catalog: Catalog, fits: Callable[[Carried], None]) -> None:
-        self._fits = fits
+    def __init__(self, catalog: Catalog, check: Callable[[], None]) -> None:
+        self._check = check
         self._memory: dict[str, torch.Tensor] = memory_for(catalog)
 
     def layout(self, *, stage: bool = False, beside: bool = False) -> Layout:
@@ -47,7 +47,7 @@ class Landing:
 
     def check(self) -> None:
         """Raises if what has arrived does not fit this engine."""
-        self._fits(self.taken())
+        self._check()
 
     def finish(self) -> None:
         """Nothing: `Slots.put` has installed it."""
@@ -57,17 +57,30 @@ class Landing:
         return carried(self._memory)
 
 
-class Slot:
+class WorkerSlot:
     """One adapter of this worker."""
 
     def __init__(self) -> None:
         self.landing: Landing | None = None
         self.shard: EngineShard | None = None
+        #: What has arrived, and vLLM's form of it, which vLLM changes when it loads it: good for one load.
+        self.arrived: Carried | None = None
+        self.made: Any = None
         #: What vLLM's manager loads, and which version that is.
         self.adapter: Carried | None = None
         self.path: AdapterPath | None = None
         #: vLLM's number of the adapter, once it has one.
         self.number: int | None = None
+        #: Why this worker cannot serve the adapter, if it cannot.
+        self.broken: str | None = None
+
+    def form(self, adapter: Carried, manager: Any, number: int) -> Any:
+        """vLLM's form of an adapter, to be loaded under a number."""
+        if self.made is None or adapter is not self.arrived:
+            return lora_model(manager, number, adapter)
+        made, self.made = self.made, None
+        made.id = number
+        return made
 
 
 class Slots:
@@ -75,20 +88,20 @@ class Slots:
 
     def __init__(self, manager: Any, base: Callable[[], int | None]) -> None:
         self._manager, self._base = manager, base
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, WorkerSlot] = {}
         self._add, self._load = manager.add_adapter, manager._load_adapter
         manager.add_adapter, manager._load_adapter = self._added, self._loaded
 
     def join(self, settings: Settings, replica: Any) -> None:
         """Joins the job of an adapter, as `WeightcastEngine.init_transfer_engine` does."""
-        slot = self._slots.get(settings.model) or Slot()
+        slot = self._slots.get(settings.model) or WorkerSlot()
         if slot.shard is not None:
             if slot.shard.settings == settings and slot.shard.answers():
                 return
             slot.shard.close()
 
         def read(catalog: Any) -> Landing:
-            slot.landing = Landing(catalog, lambda adapter: self._fits(settings.model, adapter))
+            slot.landing = Landing(catalog, lambda: self._check(settings.model))
             return slot.landing
 
         installed = None if slot.path is None else slot.path.version
@@ -117,20 +130,23 @@ class Slots:
             return lambda: None
         if shard.state.fetched != path.version or slot.landing is None:
             raise _core.Misuse(f"version {path.version} of {path.name} has not been fetched; fetch it first")
-        adapter = slot.landing.taken()
-        self._fits(path.name, adapter)
+        self._check(path.name)
 
         def take_back() -> None:
-            self._remove(slot)
-            slot.adapter, slot.path = former
-            if slot.adapter is not None:
-                self._added(request)
+            try:
+                self._remove(slot)
+                slot.adapter, slot.path = former
+                if slot.adapter is not None:
+                    self._added(request)
+            except Exception as error:
+                slot.path, slot.broken = None, f"{path.name} was not taken back ({error}); send it again"
+                raise _core.WeightcastError(slot.broken) from error
 
-        slot.adapter, slot.path = adapter, path
+        slot.adapter, slot.path, slot.broken = slot.arrived, path, None
         try:
             self._added(request)
-        except BaseException:
-            take_back()
+        except Exception as error:
+            _also(error, take_back)
             raise
         return take_back
 
@@ -147,7 +163,7 @@ class Slots:
         if slot is None:
             return
         self._remove(slot)
-        slot.adapter = slot.path = slot.number = None
+        slot.adapter = slot.path = slot.number = slot.broken = None
         if slot.shard is not None:
             slot.shard.forget()
 
@@ -159,12 +175,22 @@ class Slots:
                 slot.shard.close()
         self._slots.clear()
 
-    def _remove(self, slot: Slot) -> None:
+    def _remove(self, slot: WorkerSlot) -> None:
         if slot.number is not None:
             self._manager.remove_adapter(slot.number)
 
-    def _fits(self, name: str, adapter: Carried) -> None:
-        """Raises if this engine cannot take the adapter."""
+    def _check(self, name: str) -> None:
+        """Raises if this engine cannot take the adapter that has arrived."""
+        shard, slot = self.shard(name), self._slots[name]
+        if shard.state.fetched is None and slot.landing is not None:  # it has arrived just now
+            slot.arrived = slot.made = None
+            arrived = slot.landing.taken()
+            slot.made = lora_model(self._manager, _NO_NUMBER, arrived)
+            slot.arrived = arrived
+        if slot.arrived is not None:
+            self._check_base(name, slot.arrived)
+
+    def _check_base(self, name: str, adapter: Carried) -> None:
         base = self._base()
         if adapter.base != base:
             raise _core.Misuse(
@@ -172,7 +198,6 @@ class Slots:
                 f"{_said(base)}; bring the engine to the adapter's base, or train the adapter on the "
                 "engine's and say so with Adapter.base"
             )
-        lora_model(self._manager, _NO_NUMBER, adapter)
 
     def _added(self, request: Any) -> bool:
         """In the place of the manager's `add_adapter`, which vLLM calls for each step of a request too,
@@ -182,6 +207,8 @@ class Slots:
             return bool(self._add(request))
         request = copy(request)
         slot = self._slots.get(path.name)
+        if slot is not None and slot.broken is not None:
+            raise _core.WeightcastError(slot.broken)
         request.load_inplace = self._in_manager(request.lora_int_id) != (None if slot is None else slot.path)
         return bool(self._add(request))
 
@@ -201,9 +228,18 @@ class Slots:
             # An error here would end the engine.
             log.warning("a request to %s came after that was taken out: the base answers", path.name)
             return base_alone(self._manager, request.lora_int_id)
-        made = lora_model(self._manager, request.lora_int_id, slot.adapter)
+        self._check_base(path.name, slot.adapter)
+        made = slot.form(slot.adapter, self._manager, request.lora_int_id)
         made.weightcast_path = slot.path
         return made
+
+
+def _also(error: Exception, call: Callable[[], None]) -> None:
+    """Makes a call because of an error; if that fails too, both are told."""
+    try:
+        call()
+    except Exception as another:
+        raise _core.WeightcastError(f"{error}; {another}") from error
 
 
 def _said(base: int | None) -> str:
