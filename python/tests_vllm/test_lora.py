@@ -13,13 +13,15 @@ from vllm.lora.worker_manager import LRUCacheWorkerLoRAManager
 
 import weightcast as wc
 from weightcast.adapters.engine import Settings
-from weightcast.adapters.engine.adapter import Adapter
+from weightcast.adapters.engine.adapter import Adapter, Carried
 from weightcast.adapters.engine.sources import source_of
 from weightcast.adapters.vllm import agreed
 from weightcast.adapters.vllm.lora import slots
+from weightcast.adapters.vllm.lora.build import lora_model
 from weightcast.adapters.vllm.lora.paths import AdapterPath
 from weightcast.adapters.vllm.lora.slots import Slots
 from weightcast.adapters.vllm.lora.steps import adapter_step, add_lora
+from weightcast.adapters.vllm.worker import WeightcastEngine
 
 from .engine import build_with_config
 from .live.adapters import RANK, become, peft_model, saved
@@ -305,6 +307,15 @@ def test_what_the_engine_has_no_place_for_is_refused(rig: Rig) -> None:
     rig.manager._adapter_manager.modules.popitem()
     with pytest.raises(wc.LayoutMismatch, match="no place for 1 of the adapter's"):
         one.fetch(2)
+
+
+def test_adapters_of_experts_and_of_stages_are_refused(rig: Rig) -> None:
+    with pytest.raises(wc.LayoutMismatch, match="experts.0.up_proj.lora_A.weight belongs to experts"):
+        lora_model(rig.manager, 1, Carried(None, {}, {"mlp.experts.0.up_proj.lora_A.weight": torch.zeros(1)}))
+    parallel = SimpleNamespace(pipeline_parallel_size=2)
+    engine = SimpleNamespace(vllm_config=SimpleNamespace(parallel_config=parallel))
+    with pytest.raises(wc.Misuse, match="has 2 pipeline stages"):
+        WeightcastEngine.join_adapter(engine, None, Settings())
 
 
 def test_a_dropped_adapter_is_gone(rig: Rig) -> None:

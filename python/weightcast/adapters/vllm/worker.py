@@ -132,6 +132,12 @@ class WeightcastEngine(WeightTransferEngine):
 
     def join_adapter(self, worker: Any, settings: Settings) -> None:
         """Joins the job of a LoRA adapter, which has a model name of its own."""
+        stages = self.vllm_config.parallel_config.pipeline_parallel_size
+        if stages > 1:
+            raise _core.Misuse(
+                f"this engine has {stages} pipeline stages, and weightcast does not cut adapters to stages "
+                "yet; start it without --pipeline-parallel-size"
+            )
         self.slots(worker).join(settings, replica_of(self.vllm_config, settings))
 
     @property

@@ -1,5 +1,6 @@
 """vLLM's own form of an adapter that has arrived, and whether the adapter fits this engine."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from .... import _core
@@ -13,6 +14,7 @@ def lora_model(manager: Any, number: int, adapter: Carried) -> Any:
     from vllm.lora.peft_helper import PEFTHelper
 
     adapters = manager._adapter_manager
+    _refuse_experts(adapter.tensors)
     known = {**adapter.config, "vllm_max_position_embeddings": manager.max_position_embeddings}
     helper = PEFTHelper.from_dict(known)
     helper.validate_legal(manager.lora_config)
@@ -20,7 +22,7 @@ def lora_model(manager: Any, number: int, adapter: Carried) -> Any:
     made = LoRAModel.from_lora_tensors(
         lora_model_id=number,
         # vLLM scales them in place.
-        tensors={name: tensor.clone() for name, tensor in _own(adapters, adapter.tensors).items()},
+        tensors={name: tensor.clone() for name, tensor in adapter.tensors.items()},
         peft_helper=helper,
         device="cpu",
         dtype=manager.lora_config.lora_dtype,
@@ -41,21 +43,20 @@ def base_alone(manager: Any, number: int) -> Any:
     return manager._adapter_manager.create_dummy_lora(number, rank, manager.embedding_modules)
 
 
-def _own(adapters: Any, tensors: dict[str, Any]) -> dict[str, Any]:
-    """Without the experts of other workers."""
-    from vllm.lora.lora_model import _is_remote_expert_key
-
-    spec = adapters.moe_ep_load_spec
-    if spec is None:
-        return tensors
-    return {name: t for name, t in tensors.items() if not _is_remote_expert_key(name, spec)}
+def _refuse_experts(names: Iterable[str]) -> None:
+    experts = [name for name in names if ".experts." in name]
+    if experts:
+        raise _core.LayoutMismatch(
+            f"{min(experts)} belongs to experts, and weightcast does not check yet whether an engine has a "
+            "place for adapters of those; leave experts out of the adapter's target_modules"
+        )
 
 
 def _check_modules(adapters: Any, made: Any) -> None:
     """vLLM leaves out, without a word, what fits none of its modules."""
     packed = [part for parts in adapters.packed_modules.values() for part in parts]
     known = {*adapters.modules, *packed}
-    left = [name for name in made.loras if name not in known and ".experts" not in name]
+    left = [name for name in made.loras if name not in known]
     if left:
         raise _core.LayoutMismatch(
             f"the engine has no place for {len(left)} of the adapter's {len(made.loras)} modules, "
