@@ -19,6 +19,7 @@ from weightcast.adapters.vllm import HTTPEngine  # noqa: E402
 from weightcast.adapters.vllm.local import number_of  # noqa: E402
 from weightcast.adapters.vllm.lora.client import Slot  # noqa: E402
 from weightcast.adapters.vllm.lora.paths import AdapterPath, parsed  # noqa: E402
+from weightcast.adapters.vllm.turns import Turn  # noqa: E402
 
 SAVED = "base_model.model.model.layers.0.q_proj.lora_{}.weight"
 
@@ -132,9 +133,13 @@ class Engine:
         self.calls: list[str] = []
         self.paths: list[str] = []
         self.fails = fails
-        self.state = EngineState(None, None, None)
+        self.state, self.base = EngineState(None, None, None), EngineState(None, None, None)
+        self.is_paused = False
+        self.turn = Turn()
 
-    def on_workers(self, method: str, step: str, name: str, info: dict) -> list:
+    def on_workers(self, method: str, step: str = "", name: str = "", info: dict | None = None) -> list:
+        if method == "weightcast_state":
+            return [None, vars(self.base)]
         assert method == "weightcast_adapter"
         if step != "state":
             self.calls.append(step)
@@ -156,9 +161,20 @@ class Engine:
 
     def pause(self, mode: str = "abort") -> None:
         self.calls.append("pause")
+        self.is_paused = True
 
     def resume(self) -> None:
         self.calls.append("resume")
+        self.is_paused = False
+
+    def paused(self) -> bool:
+        return self.is_paused
+
+    def take(self, holder: str, seconds: float) -> None:
+        self.turn.take(holder, seconds)
+
+    def give_back(self, holder: str) -> None:
+        self.turn.give_back(holder)
 
     def slot(self, name: str) -> Slot:
         return Slot(self, name)
@@ -204,6 +220,50 @@ def test_unloading_refuses_new_requests_first() -> None:
     assert engine.calls == ["unload", "pause", "drop", "resume"]
 
 
+def test_unloading_leaves_a_paused_engine_paused() -> None:
+    engine = Engine()
+    engine.is_paused = True
+    engine.slot("one").unload()
+    assert engine.calls == ["unload", "drop"]
+
+
+def test_an_engine_whose_base_is_incomplete_is_not_resumed(server: str) -> None:
+    engine = Engine()
+    sender = publisher(server, engine)
+    engine.base = EngineState(1, None, "half of two versions")
+    sender.send()
+    assert engine.calls[-1] == "load"
+
+
+def test_trainers_of_one_engine_take_turns(server: str) -> None:
+    engine = Engine()
+    one, two = publisher(server, engine, "one"), publisher(server, engine, "two")
+
+    def meanwhile(name: str, path: str) -> None:
+        with pytest.raises(wc.WeightcastError, match="another update of this engine is under way .trainer of one.; try again"):
+            two.send()
+        assert engine.is_paused, "by one"
+        Engine.load_lora(engine, name, path)
+
+    engine.load_lora = meanwhile
+    one.send()
+    assert not engine.is_paused
+    del engine.load_lora
+    two.send()
+
+
+def test_a_turn_ends_with_its_trainer() -> None:
+    turn = Turn()
+    turn.take("one", 30)
+    turn.take("one", 0.0)  # started again
+    turn.take("two", 30)
+    turn.give_back("one")
+    with pytest.raises(wc.Misuse, match="under way .two."):
+        turn.take("one", 30)
+    turn.give_back("two")
+    turn.take("one", 30)
+
+
 def test_unloading_goes_on_where_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = HTTPEngine("http://127.0.0.1:1")
     asked: list[str] = []
@@ -216,7 +276,7 @@ def test_unloading_goes_on_where_it_failed(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(engine, "ask", answers)
     engine.slot("one").unload()
-    assert "collective_rpc" in asked and asked[-1] == "resume"
+    assert "collective_rpc" in asked and "resume" in asked
 
 
 def test_a_client_without_slots_is_refused(server: str) -> None:

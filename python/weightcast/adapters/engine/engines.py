@@ -19,9 +19,11 @@ TRIES = 2
 
 class Engines:
     """One or more engines, each a client with the methods of vLLM's `VLLMWeightSyncClient`, whichever
-    engine it talks to; `pause`, `resume` and `states`, if it has them, are used too."""
+    engine it talks to; `pause`, `resume`, `states`, `take` and `give_back`, if it has them, are used too.
+    `holder` is who exchanges weights."""
 
-    def __init__(self, clients: Iterable[Any]) -> None:
+    def __init__(self, clients: Iterable[Any], holder: str = "trainer") -> None:
+        self._holder = holder
         self._clients = list(clients)
         if not self._clients:
             raise _core.Misuse("no engine to update; give at least one client")
@@ -49,13 +51,29 @@ class Engines:
         info = {"version": version, "wait": True, "deadline": deadline}
         self._all(lambda client: client.update_weights(info))
 
+    def take(self, seconds: float) -> None:
+        """Keeps other trainers from exchanging weights of these engines, until these are resumed, or for so
+        long at the most."""
+        try:
+            self._all(lambda client: _call(client, "take", self._holder, seconds))
+        except BaseException:
+            for client in self._clients:
+                self._give_back(client)
+            raise
+
+    def _give_back(self, client: Any) -> None:
+        try:
+            _call(client, "give_back", self._holder)
+        except Exception as error:
+            log.warning("%s: %s", _name(client), error)
+
     def pause(self, mode: str) -> None:
         """Stops generation on all engines that can be paused."""
         self._all(lambda client: _call(client, "pause", mode))
 
     def resume(self) -> None:
         """Has all engines generate on; one that does not is no reason to leave the others paused."""
-        for client, error in _resumed(self._clients):
+        for client, error in self._resumed(self._clients):
             log.warning("%s: not resumed: %s", _name(client), error)
 
     def install(self, version: int) -> None:
@@ -68,7 +86,7 @@ class Engines:
         failed = [(c, o) for c, o in zip(self._clients, outcomes, strict=True) if o is not None]
         stuck = [client for client, _ in failed]
         if len(failed) < len(self._clients):
-            failed += _resumed([client for client in self._clients if client not in stuck])
+            failed += self._resumed([client for client in self._clients if client not in stuck])
         elif _alike(self._clients):
             self.resume()
         if failed:
@@ -77,6 +95,18 @@ class Engines:
                 f"version {version} was not installed by {len(failed)} of {len(self._clients)} engines, "
                 f"which stay paused if their weights are incomplete or others went on: {told}"
             )
+
+    def _resumed(self, clients: Iterable[Any]) -> list[tuple[Any, Exception]]:
+        """Has engines generate on, and says which did not, and why."""
+        failed: list[tuple[Any, Exception]] = []
+        for client in clients:
+            try:
+                _call(client, "resume")
+            except Exception as error:
+                failed.append((client, error))
+            else:
+                self._give_back(client)
+        return failed
 
     def _all(self, call: Callable[[Any], None]) -> None:
         """Calls every engine at once; waits for all before it raises the first error."""
@@ -148,17 +178,6 @@ def _install(client: Any, version: int) -> Exception | None:
         except Exception as raised:
             error = raised
     return error
-
-
-def _resumed(clients: Iterable[Any]) -> list[tuple[Any, Exception]]:
-    """Has engines generate on, and says which did not, and why."""
-    failed: list[tuple[Any, Exception]] = []
-    for client in clients:
-        try:
-            _call(client, "resume")
-        except Exception as error:
-            failed.append((client, error))
-    return failed
 
 
 def _alike(clients: Iterable[Any]) -> bool:

@@ -48,7 +48,8 @@ class Publisher:
         listed = list(clients) if isinstance(clients, list | tuple) else [clients]
         if isinstance(source, Adapter):
             listed = [_slot(client, settings.model) for client in listed]
-        self._engines = Engines(listed)
+        # A successor, which may have another name, goes on where a lost trainer of the model stopped.
+        self._engines = Engines(listed, f"trainer of {settings.model}")
         #: The version published last.
         self.version = 0
         self._staged = settings.engine.get("landing", "staged") == "staged"
@@ -125,6 +126,8 @@ class Publisher:
         try:
             if self._staged:
                 engines.fetch(version, deadline=settings.deadline)
+            # For the pause, a fetch in place, and two tries to install.
+            engines.take(4 * settings.deadline)
         except BaseException:
             engines.abandon()
             raise

@@ -74,6 +74,14 @@ class HTTPEngine(Routes):
         """Stamps what the engine generates with a version."""
         self.ask("POST", "update_weight_version", {"new_version": weight_version})
 
+    def take(self, holder: str, seconds: float) -> None:
+        """Keeps other trainers from exchanging weights of the engine, for so long at the most."""
+        self.on_workers("weightcast_turn", "take", holder, seconds)
+
+    def give_back(self, holder: str) -> None:
+        """The exchange is over."""
+        self.on_workers("weightcast_turn", "give_back", holder)
+
     def pause(self, mode: str = "abort") -> None:
         """Stops generation: `abort` ends running requests, `wait` lets them end, `keep` freezes them."""
         self.ask("POST", f"pause?mode={quote(mode)}")

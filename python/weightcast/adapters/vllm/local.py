@@ -31,11 +31,21 @@ class LocalEngine:
         self._llm.finish_weight_update(weight_version)
         self._llm.reset_prefix_cache()
 
+    def take(self, holder: str, seconds: float) -> None:
+        """Nothing: this program makes one update at a time."""
+
+    def give_back(self, holder: str) -> None:
+        """Nothing."""
+
     def pause(self, mode: str = "abort") -> None:
         """Nothing: `LLM` generates while its caller waits."""
 
     def resume(self) -> None:
         """Nothing."""
+
+    def paused(self) -> bool:
+        """Never."""
+        return False
 
     def slot(self, name: str) -> Slot:
         """The slot of an adapter."""

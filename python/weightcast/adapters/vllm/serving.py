@@ -8,11 +8,12 @@ from typing import Any
 
 from .agreed import agreed
 from .lora.steps import adapter_step, add_lora
+from .turns import turn_step
 
 
 def watch_workers() -> None:
-    """Wraps, once, the methods of the worker classes of this process; adds `weightcast_state` and
-    `weightcast_adapter`.
+    """Wraps, once, the methods of the worker classes of this process; adds `weightcast_state`,
+    `weightcast_adapter` and `weightcast_turn`.
 
     After an update that failed midway, vLLM's own engines generate on from weights that are half new; a
     sleep of level 2 discards weights, and nobody looks whether they have come back.
@@ -25,6 +26,7 @@ def watch_workers() -> None:
                 _wrap(kind, method, wrapped)
     Worker.weightcast_state = _state
     Worker.weightcast_adapter = adapter_step
+    Worker.weightcast_turn = turn_step
 
 
 def _state(worker: Any) -> dict[str, Any] | None:

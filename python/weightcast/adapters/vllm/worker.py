@@ -18,6 +18,7 @@ from .lora.slots import Slots
 from .lora.steps import manager_of
 from .model import read
 from .serving import watch_workers
+from .turns import Turn
 
 
 @dataclass(kw_only=True)
@@ -50,6 +51,7 @@ class WeightcastEngine(WeightTransferEngine):
         super().__init__(config, vllm_config, device, model)
         self._shard: EngineShard | None = None
         self._slots: Slots | None = None
+        self.turn = Turn()
         #: Whether the update has ended without an install: see `agreed`.
         self.abandoned = False
         watch_workers()

@@ -6,6 +6,9 @@ from typing import Any, Protocol
 from ...engine import EngineState
 from .paths import AdapterPath
 
+#: Seconds that unloading keeps trainers waiting at the most.
+UNLOADING = 60.0
+
 
 class TakesAdapters(Protocol):
     """What a slot asks of its engine: `HTTPEngine` and `LocalEngine` have it."""
@@ -24,6 +27,15 @@ class TakesAdapters(Protocol):
 
     def resume(self) -> None:
         """Goes on generating."""
+
+    def paused(self) -> bool:
+        """Whether generation is stopped."""
+
+    def take(self, holder: str, seconds: float) -> None:
+        """Keeps others from exchanging weights of the engine."""
+
+    def give_back(self, holder: str) -> None:
+        """The exchange is over."""
 
 
 class Slot:
@@ -63,19 +75,38 @@ class Slot:
         self._engine.pause(mode)
 
     def resume(self) -> None:
-        """Goes on generating."""
-        self._engine.resume()
+        """Goes on generating, unless the base is no whole version: an update of the base ends that."""
+        said = self._engine.on_workers("weightcast_state")
+        if all(state is None or state["incomplete"] is None for state in said):
+            self._engine.resume()
+
+    def take(self, holder: str, seconds: float) -> None:
+        """Keeps other trainers from exchanging weights of the engine, for so long at the most."""
+        self._engine.take(holder, seconds)
+
+    def give_back(self, holder: str) -> None:
+        """The exchange is over."""
+        self._engine.give_back(holder)
 
     def unload(self) -> None:
         """Takes the adapter out of the engine, whose requests are aborted for that: before the engine's base
-        goes to another version, say. May be called again, whatever failed."""
+        goes to another version, say. May be called again, whatever failed. An engine that is paused already
+        stays so; of the adapter's requests that it keeps, the base alone answers the rest."""
         # First of all no new requests: what comes while the engine is paused would run after it.
         self._engine.unload_lora(self._name)
-        self.pause("abort")
+        if self._engine.paused():
+            self._step("drop")
+        else:
+            self._drop_paused(f"unload of {self._name}")
+
+    def _drop_paused(self, holder: str) -> None:
+        self.take(holder, UNLOADING)
         try:
+            self.pause("abort")
             self._step("drop")
         finally:
             self.resume()
+            self.give_back(holder)
 
     def _step(self, step: str, info: dict[str, Any] | None = None) -> None:
         self._engine.on_workers("weightcast_adapter", step, self._name, info or {})
