@@ -4,10 +4,13 @@ what a form's own base classes and calls demand. (The installed vLLM: `make test
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+
+import weightcast as wc
+from weightcast.adapters.engine import Settings
 
 torch = pytest.importorskip("torch")
 
@@ -126,14 +129,13 @@ def test_the_worker_engine_is_complete(form: str) -> None:
 
 
 def test_the_trainer_is_made_as_the_form_makes_it(form: str) -> None:
-    import weightcast as wc
     from weightcast.adapters.vllm.trainer import TrainerInfo, WeightcastTrainer
 
     class Client:
         calls: list[str] = []
 
         def __getattr__(self, name: str) -> Any:
-            if name.startswith("_") or name in ("states", "pause", "resume"):
+            if name.startswith("_") or name in ("states", "pause", "resume", "take", "give_back"):
                 raise AttributeError(name)
             return lambda *_: self.calls.append(name)
 
@@ -163,3 +165,76 @@ def test_a_worker_with_incomplete_weights_runs_no_model(form: str) -> None:
     worker.weight_transfer_engine._shard = Incomplete()
     with pytest.raises(RuntimeError, match="incomplete"):
         worker.execute_model()
+
+
+class Shard:
+    """A worker's part in a job, as far as a join looks at it."""
+
+    def __init__(self, settings: Any, replica: Any, read: Any, *, installed: Any, incomplete: Any) -> None:
+        self.settings, self.installed, self.incomplete = settings, installed, incomplete
+
+    @property
+    def state(self) -> Any:
+        return SimpleNamespace(installed=self.installed, incomplete=self.incomplete)
+
+    def answers(self) -> bool:
+        return False
+
+    def check_serving(self) -> None:
+        if self.incomplete is not None:
+            raise RuntimeError(self.incomplete)
+
+    def install(self) -> None:
+        self.installed, self.incomplete = 1, None
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def engine(form: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """One that has installed version 5 of `policy`."""
+    from weightcast.adapters.vllm import worker
+
+    monkeypatch.setattr(worker, "EngineShard", Shard)
+    monkeypatch.setattr(worker, "replica_of", lambda *_: None)
+    made = worker.WeightcastEngine(None, SimpleNamespace(speculative_config=None), None, torch.nn.Linear(1, 1))
+    made.init_transfer_engine(Settings())
+    assert made.base_version() is None
+    made._shard.installed = 5
+    return made
+
+
+def test_what_a_worker_holds_stays_known_when_it_joins_again(engine: Any) -> None:
+    engine.init_transfer_engine(Settings())  # the server was started again
+    assert engine.base_version() == 5
+    engine.init_transfer_engine(Settings(deadline=3.0))
+    assert engine.base_version() == 5
+    engine._shard.incomplete = "half of two versions"
+    engine.init_transfer_engine(Settings())
+    with pytest.raises(RuntimeError, match="half of two"):
+        engine.base_version()
+    engine.finish_weight_update()
+    assert engine.base_version() == 1
+
+
+def test_the_base_of_another_job_is_none_that_adapters_name(engine: Any) -> None:
+    engine.init_transfer_engine(Settings(job="another"))
+    for _ in range(2):
+        with pytest.raises(wc.Misuse, match="holds weights of another job"):
+            engine.base_version()
+        engine.init_transfer_engine(Settings(job="another"))
+    engine.finish_weight_update()
+    assert engine.base_version() == 1
+
+
+def test_the_base_stays_while_adapters_are_loaded(engine: Any) -> None:
+    engine._slots = SimpleNamespace(held=lambda: {"one": 5})
+    with pytest.raises(wc.Misuse, match="take them out first"):
+        engine.finish_weight_update()
+    with pytest.raises(wc.Misuse, match="take them out first"):
+        engine.init_transfer_engine(Settings(job="another"))
+    assert engine.base_version() == 5
+    engine.init_transfer_engine(Settings())
+    engine._slots = None
+    engine.finish_weight_update()
+    assert engine.base_version() == 1

@@ -67,17 +67,23 @@ class EngineShard:
     """
 
     def __init__(
-        self, settings: Settings, replica: Replica, read: Read, *, installed: int | None = None
+        self,
+        settings: Settings,
+        replica: Replica,
+        read: Read,
+        *,
+        installed: int | None = None,
+        incomplete: str | None = None,
     ) -> None:
         """Joins the job. The layout is read at once if it is known by now what is published, so that
         names which do not match are an error here, and otherwise in the first `fetch`. `installed` is
-        the version that the parameters hold."""
+        the version that the parameters hold; `incomplete` says why they are none."""
         self.settings = settings
         self._read = read
         self._live: Target | None = None
         self._installed = installed
         self._fetched: int | None = None
-        self._incomplete: str | None = None
+        self._incomplete = incomplete
         self._failed: str | None = None
         #: Whether `install` has been done in this update.
         self._repeatable = False

@@ -50,6 +50,10 @@ class WeightcastEngine(WeightTransferEngine):
     def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
         super().__init__(config, vllm_config, device, model)
         self._shard: EngineShard | None = None
+        #: This worker's part in the job that it left last: it still says what the parameters hold.
+        self._left: EngineShard | None = None
+        #: Whether the parameters came from another job than the one that this worker is in.
+        self._foreign = False
         self._slots: Slots | None = None
         self.turn = Turn()
         #: Whether the update has ended without an install: see `agreed`.
@@ -59,16 +63,29 @@ class WeightcastEngine(WeightTransferEngine):
     def init_transfer_engine(self, init_info: Settings) -> None:
         """Joins the job. A second call with the same settings (of a trainer that was started again)
         changes nothing, unless the job does not know this worker any more; with others, this worker leaves
-        the job and joins the other."""
+        the job and joins the other. What the parameters hold stays known."""
         same = self._shard is not None and self._shard.settings == init_info
         if same and self._shard is not None and self._shard.answers():
             return
+        self._refuse_foreign_base(init_info)
         self._leave()
         self._refuse_draft(init_info)
         self._refuse_moving_experts(init_info)
         replica = replica_of(self.vllm_config, init_info)
-        installed = loaded_version(self.model)
-        self._shard = EngineShard(init_info, replica, self._read(init_info), installed=installed)
+        installed, incomplete = self._carried_over(init_info)
+        self._shard = EngineShard(
+            init_info, replica, self._read(init_info), installed=installed, incomplete=incomplete
+        )
+
+    def _carried_over(self, settings: Settings) -> tuple[int | None, str | None]:
+        """The version that the parameters hold, in the job to be joined, and why they are none if so."""
+        if self._left is None:
+            return loaded_version(self.model), None
+        state = self._left.state
+        if not _same_job(self._left.settings, settings):
+            self._foreign |= state.installed is not None
+            return None, state.incomplete
+        return state.installed, state.incomplete
 
     def start_weight_update(self) -> None:
         """Begins an update. Nothing changes yet: the engine may generate until `finish_weight_update`."""
@@ -95,7 +112,10 @@ class WeightcastEngine(WeightTransferEngine):
     def finish_weight_update(self) -> None:
         """Puts the fetched version in place. After an error the worker refuses to run its model until
         an update succeeds."""
+        # They may have come since the fetch.
+        self._refuse_adapters()
         self._joined().install()
+        self._foreign = False
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
 
@@ -106,8 +126,9 @@ class WeightcastEngine(WeightTransferEngine):
 
     def check_serving(self) -> None:
         """Raises if the worker's parameters are no whole version."""
-        if self._shard is not None:
-            self._shard.check_serving()
+        last = self._shard or self._left
+        if last is not None:
+            last.check_serving()
 
     def spoil(self, why: str) -> None:
         """Keeps the worker from running its model until all workers of the engine have installed."""
@@ -129,7 +150,7 @@ class WeightcastEngine(WeightTransferEngine):
     def slots(self, worker: Any) -> Slots:
         """The LoRA adapters of this worker."""
         if self._slots is None:
-            self._slots = Slots(manager_of(worker), lambda: self.base_version)
+            self._slots = Slots(manager_of(worker), self.base_version)
         return self._slots
 
     def join_adapter(self, worker: Any, settings: Settings) -> None:
@@ -142,10 +163,16 @@ class WeightcastEngine(WeightTransferEngine):
             )
         self.slots(worker).join(settings, replica_of(self.vllm_config, settings))
 
-    @property
     def base_version(self) -> int | None:
-        """The version that the parameters hold; None for weights that the engine loaded by itself."""
-        return loaded_version(self.model) if self._shard is None else self._shard.state.installed
+        """The version that the parameters hold; None for weights that the engine loaded by itself. Raises if
+        they are none that an adapter could be trained on."""
+        self.check_serving()
+        if self._foreign:
+            raise _core.Misuse(
+                "this engine holds weights of another job than the one that it is in: update its base first"
+            )
+        last = self._shard or self._left
+        return loaded_version(self.model) if last is None else last.state.installed
 
     def shutdown(self) -> None:
         """Leaves the job, and those of adapters. The parameters stay as they are."""
@@ -155,8 +182,8 @@ class WeightcastEngine(WeightTransferEngine):
 
     def _leave(self) -> None:
         if self._shard is not None:
-            shard, self._shard = self._shard, None
-            shard.close()
+            self._left, self._shard = self._shard, None
+            self._left.close()
 
     @staticmethod
     def trainer_send_weights(*arguments: Any, **named: Any) -> None:
@@ -186,8 +213,13 @@ class WeightcastEngine(WeightTransferEngine):
         if held:
             raise _core.Misuse(
                 f"LoRA adapters of this engine ({', '.join(held)}) were trained on the weights it holds; "
-                "take them out first, with HTTPEngine(url).slot(name).unload()"
+                "take them out first, with slot(name).unload() of the HTTPEngine or LocalEngine"
             )
+
+    def _refuse_foreign_base(self, settings: Settings) -> None:
+        last = self._shard or self._left
+        if last is not None and not _same_job(last.settings, settings):
+            self._refuse_adapters()
 
     def _refuse_moving_experts(self, settings: Settings) -> None:
         parallel = self.parallel_config
@@ -208,3 +240,8 @@ class WeightcastEngine(WeightTransferEngine):
     def _read(self, settings: Settings) -> Any:
         known = {"vllm_config": self.vllm_config, **settings.reading()}
         return lambda catalog: read(self.model, catalog, **known)
+
+
+def _same_job(one: Settings, other: Settings) -> bool:
+    """Whether versions of the same number are the same."""
+    return (one.model, one.job) == (other.model, other.job)
