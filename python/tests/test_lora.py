@@ -1,6 +1,7 @@
 """LoRA adapters without vLLM: what their trainer publishes, and what it asks of engines."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from weightcast.adapters.engine.adapter import BASE, CONFIG, Adapter, carried, m
 from weightcast.adapters.engine.http import Refused  # noqa: E402
 from weightcast.adapters.engine.sources import source_of  # noqa: E402
 from weightcast.adapters.engine.trainer import Publisher, TrainerSettings  # noqa: E402
-from weightcast.adapters.vllm import HTTPEngine  # noqa: E402
+from weightcast.adapters.vllm import HTTPEngine, LocalEngine  # noqa: E402
 from weightcast.adapters.vllm.local import number_of  # noqa: E402
 from weightcast.adapters.vllm.lora.client import Slot  # noqa: E402
 from weightcast.adapters.vllm.lora.paths import AdapterPath, parsed  # noqa: E402
@@ -124,6 +125,17 @@ def test_numbers_fit_where_vllm_keeps_them() -> None:
     numbers = {number_of(f"adapter-{at}") for at in range(1000)}
     assert len(numbers) == 1000
     assert all(1 << 30 <= number < 1 << 31 for number in numbers)
+
+
+def test_an_engine_of_this_program_forgets_what_it_computed() -> None:
+    """A program may have kept the `lora_request` of a former version, by whose path vLLM would find that."""
+    calls: list[str] = []
+    inner = SimpleNamespace(add_lora=lambda request: calls.append("add"))
+    engine = LocalEngine(SimpleNamespace(llm_engine=inner, reset_prefix_cache=lambda: calls.append("reset")))
+    engine.lora_request = lambda name: None
+    engine.load_lora("one", "weightcast://one/run/1")
+    engine.unload_lora("one")
+    assert calls == ["add", "reset", "reset"]
 
 
 class Engine:

@@ -34,7 +34,7 @@ from tests_vllm.live.adapters import RANK, become, peft_model, saved
 from tests_vllm.live.weights import Held, Model
 from weightcast.adapters.vllm import Adapter, LocalEngine, TrainerInfo, WeightcastTrainer
 
-#: Long enough for blocks that vLLM keeps in its prefix cache, which nobody drops here.
+#: Long enough for blocks that vLLM keeps in its prefix cache, which a new version drops.
 PROMPT = [1 + at % 50 for at in range(40)]
 BLOCK = 32
 
@@ -112,7 +112,9 @@ def main(way: str) -> None:
         hear("one 1", "one")
         hear("one 1 again", "one")
         hear("two 2", "two")
+        kept = client.lora_request("one")
         one.send(3)
+        said["one 3 by a request of 1"] = generate(llm, kept)
         hear("one 3", "one")
         hear("one 3 again", "one")
         hear("two 2 again", "two")

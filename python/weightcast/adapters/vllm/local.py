@@ -72,10 +72,12 @@ class LocalEngine:
             if former is not None:
                 self._paths[name] = former
             raise
+        self._llm.reset_prefix_cache()  # whose keys are paths: a `lora_request` that was kept has the old one
 
     def unload_lora(self, name: str) -> None:
         """Forgets an adapter."""
         self._paths.pop(name, None)
+        self._llm.reset_prefix_cache()
 
 
 def number_of(name: str) -> int:
