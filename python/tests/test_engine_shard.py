@@ -265,6 +265,25 @@ def test_discarded_weights_come_back_from_beside(job: Job) -> None:
     shard.close()
 
 
+def test_what_lies_beside_comes_back_to_its_own_parameters_alone(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experts have moved since: waking up is no error, and the engine waits for an update."""
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG)
+    job.publish(1)
+    shard.fetch(1)
+    shard.install()
+    shard.discard()
+    monkeypatch.setattr(LiveLayout, "stale", lambda self: True)
+    shard.restore()
+    assert "discarded" in shard.state.incomplete
+    monkeypatch.undo()
+    job.trainer.unpublish()
+    job.publish(2)
+    shard.fetch(2)
+    assert shard.install() == 2 and engine.holds(2)
+    shard.close()
+
+
 def test_memory_in_place_is_withdrawn_before_it_goes(job: Job) -> None:
     engine = Engine()
     shard = job.shard(engine, catalog=CATALOG, landing="in_place")

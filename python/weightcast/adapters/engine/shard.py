@@ -276,8 +276,10 @@ class EngineShard:
             self._fetched = self._installed
 
     def restore(self) -> None:
-        """Installs the version that lies beside parameters that were discarded, if one does."""
-        if self._incomplete is not None and self._fetched is not None:
+        """Installs the version that lies beside parameters that were discarded, if one does that still fits
+        them: otherwise the next update ends that."""
+        lies = self._fetched is not None and self._live is not None and not self._live.stale()
+        if self._incomplete is not None and lies:
             self.install()
 
     def forget(self) -> None:
