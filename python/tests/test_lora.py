@@ -67,6 +67,10 @@ def test_an_adapter_has_the_names_under_which_peft_saves_it() -> None:
     other = Adapter(adapter.model, name="other").tensors()
     assert set(other) == names()
     assert other[SAVED.format("A")] is adapter.model.base_model.model.model.layers[0].q_proj.lora_A["other"].weight
+    # A name that is a module's too.
+    named = "base_model.model.model.layers.0.q_proj.lora_A.model.weight"
+    assert Adapter(adapter.model, name="model").saved_name(named) == SAVED.format("A")
+    assert Adapter(adapter.model, name="model").saved_name(named.replace("lora_A.model", "lora_A.other")) is None
 
 
 def test_what_is_trained_beside_the_adapter_is_an_error() -> None:

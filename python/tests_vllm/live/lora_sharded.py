@@ -34,7 +34,8 @@ def trainer(rank: int, server: str, port: int, directory: str) -> None:
     become(model, 1)
     whole = {name: tensor.detach().clone() for name, tensor in Adapter(model).tensors().items()}
     fully_shard(model)
-    source = source_of(Adapter(model, base=5), rank)
+    # What rank 0 says of the base counts.
+    source = source_of(Adapter(model, base=5 + rank), rank)
     with wc.open("one", source.replica("trainer"), role="trainer", epoch="new", server=server) as handle:
         handle.register(source.layout())
         source.refresh()

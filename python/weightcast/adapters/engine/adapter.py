@@ -7,6 +7,7 @@ configuration, and the version of the base model that the adapter is trained on.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,10 @@ class Adapter:
         """The name under which peft saves a parameter of the model; None for one that is not of this
         adapter."""
         parts = name.split(".")
-        kinds = [part for part in parts if part.startswith("lora_")]
-        if not kinds or self.name not in parts:
-            return None
-        parts.remove(self.name)
-        return ".".join(parts)
+        for at, (kind, adapter) in enumerate(pairwise(parts)):
+            if kind.startswith("lora_") and adapter == self.name:
+                return ".".join([*parts[: at + 1], *parts[at + 2 :]])
+        return None
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The adapter's parameters, by the names under which peft saves them."""
@@ -100,8 +100,9 @@ class AdapterInPlace(InPlace):
         listed = wct.layout(
             self._module, names=NameMap(), rename=self._adapter.saved_name, buffers=False
         )
-        for name, array in self._beside.items():
-            listed.add(array, name)
+        if self.replica("trainer").shard == 0:  # ranks that differ publish one thing
+            for name, array in self._beside.items():
+                listed.add(array, name)
         return listed
 
     def refresh(self) -> None:
