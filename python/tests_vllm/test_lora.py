@@ -15,7 +15,7 @@ import weightcast as wc
 from weightcast.adapters.engine import Settings
 from weightcast.adapters.engine.adapter import Adapter, Carried
 from weightcast.adapters.engine.sources import source_of
-from weightcast.adapters.vllm import agreed
+from weightcast.adapters.vllm import agreed, serving
 from weightcast.adapters.vllm.lora import slots
 from weightcast.adapters.vllm.lora.build import lora_model
 from weightcast.adapters.vllm.lora.paths import AdapterPath
@@ -296,6 +296,10 @@ def test_an_adapter_of_another_base_is_refused(rig: Rig) -> None:
     with pytest.raises(wc.Misuse, match="this engine holds version 4 of its base"):
         one.install(4)
     assert same(in_memory(rig.manager, 11), rig.loaded(3))
+    # What vLLM has put out does not come back on another base.
+    rig.manager.remove_adapter(11)
+    with pytest.raises(wc.Misuse, match="this engine holds version 4 of its base"):
+        rig.manager.add_adapter(one.request(3))
 
 
 def test_what_the_engine_has_no_place_for_is_refused(rig: Rig) -> None:
@@ -327,6 +331,24 @@ def test_a_dropped_adapter_is_gone(rig: Rig) -> None:
     one.send(2)
     assert same(in_memory(rig.manager, 11), rig.loaded(2))
     rig.slots.drop("another")
+
+
+def test_an_adapter_comes_back_after_a_sleep(rig: Rig) -> None:
+    """Whose memory has gone: vLLM's manager believes that the adapter is still there."""
+    one = rig.sender("one", 11)
+    one.send(1)
+
+    def sleep_and_wake(tags: list[str] | None) -> None:
+        for module in rig.manager._adapter_manager.modules.values():
+            for tensor in (*module.lora_a_stacked, *module.lora_b_stacked):
+                tensor.zero_()
+
+    worker = worker_of(rig)
+    worker.weight_transfer_engine.after_wake = lambda tags: None
+    worker.model_runner = SimpleNamespace(reset_lora_state=rig.manager.remove_all_adapters)
+    serving._wake_up(worker, sleep_and_wake)
+    rig.manager.add_adapter(one.request(1))
+    assert same(in_memory(rig.manager, 11), rig.loaded(1))
 
 
 def test_a_request_that_comes_too_late_ends_no_engine(rig: Rig) -> None:
