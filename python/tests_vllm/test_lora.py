@@ -237,8 +237,11 @@ def test_what_cannot_be_taken_back_is_not_served(rig: Rig, monkeypatch: pytest.M
     for version in (1, 2):
         with pytest.raises(wc.WeightcastError, match="was not taken back"):
             rig.manager.add_adapter(one.request(version))
+    shard = rig.slots.shard("one")
+    assert "was not taken back" in shard.state.incomplete, "its trainer leaves the engine paused"
     monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, own])
     assert add_lora(worker_of(rig, 1), pytest.fail, one.request(2)) is True
+    assert shard.state.incomplete is None
     assert same(in_memory(rig.manager, 11), rig.loaded(2))
 
 

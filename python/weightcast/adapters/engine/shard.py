@@ -284,7 +284,7 @@ class EngineShard:
 
     def forget(self) -> None:
         """What was installed is not in use any more."""
-        self._installed, self._repeatable = None, False
+        self._installed, self._incomplete, self._repeatable = None, None, False
 
     def spoil(self, why: str) -> None:
         """Another worker of this engine failed to install: this one may not generate either, until both

@@ -140,6 +140,7 @@ class Slots:
                     self._added(request)
             except Exception as error:
                 slot.path, slot.broken = None, f"{path.name} was not taken back ({error}); send it again"
+                shard.spoil(slot.broken)  # has the trainer leave the engine paused
                 raise _core.WeightcastError(slot.broken) from error
 
         slot.adapter, slot.path, slot.broken = slot.arrived, path, None
