@@ -105,7 +105,7 @@ class Slots:
             return slot.landing
 
         installed = None if slot.path is None else slot.path.version
-        slot.shard = EngineShard(settings, replica, read, installed=installed)
+        slot.shard = EngineShard(settings, replica, read, installed=installed, incomplete=slot.broken)
         self._slots[settings.model] = slot
 
     def shard(self, name: str) -> EngineShard:
