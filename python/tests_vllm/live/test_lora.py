@@ -4,7 +4,9 @@ workers, and a server over HTTP."""
 import json
 import subprocess
 import sys
+import time
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,10 +129,30 @@ def test_a_server_takes_adapters_by_name(rig: Rig, monkeypatch: pytest.MonkeyPat
         one.send(2)
     assert serves(1, "one") and not client.paused()
 
+    # Another trainer has its turn.
+    client.take("another", SOON)
+    with pytest.raises(wc.WeightcastError, match="another update of this engine is under way .another.; try again"):
+        two.send(1)
+    assert serves(2, "two") and not client.paused()
+    client.give_back("another")
+
     slot.unload()
     with pytest.raises(urllib.error.HTTPError, match="404"):
         engine.generate(model="one")
+    slot.unload()
     one.adapter.base = None
+    one.send(2)
+    assert serves(2, "one") and serves(2, "two")
+
+    # A request that the server accepts before the adapter is taken out, and that the engine runs afterwards.
+    client.pause()
+    with ThreadPoolExecutor(1) as thread:
+        late = thread.submit(engine.generate, model="one")
+        time.sleep(3)
+        slot.unload()
+        assert client.paused(), "it was before"
+        client.resume()
+        assert late.result()[0] == expected[0]
     one.send(2)
     assert serves(2, "one") and serves(2, "two")
 
