@@ -165,7 +165,7 @@ class Handle:
         try:
             self._core.unpublish(deadline)
         finally:
-            if self._core.version is None:
+            if self._layout is not None and self._layout.copies and self._core.version is None:
                 self._forget()
 
     @contextmanager
@@ -273,9 +273,9 @@ class Handle:
         """The second half of `update`: copies what was fetched into the tensors. False if they have that
         already. No call of the group: shards agree among themselves when they install. After an error
         some tensors may have changed: call it again."""
-        copies, held = None if self._layout is None else self._layout.copies, self._core.version
-        if self._layout is None or not copies:
+        if self._layout is None or not self._layout.copies:
             return False
+        copies, held = self._layout.copies, self._core.version
         if held is None and copies.broken:
             raise _core.Misuse(BROKEN)
         if held is None or held == copies.installed or held[0] == self._own:
