@@ -1,6 +1,6 @@
 """The adapters that one vLLM worker holds, by name.
 
-A version goes from the memory in which it arrived (`Landing`) into a `Slot`, whence vLLM's LoRA manager
+A version goes from the memory in which it arrived (`Landing`) into a `WorkerSlot`, whence vLLM's LoRA manager
 loads it: at once, and again whenever it has put the adapter out to make room for others.
 """
 
