@@ -203,6 +203,16 @@ def test_a_publisher_that_goes_over_to_another_version(pair):
     assert holds(theirs, 2), "what the trainer held when it published"
 
 
+def test_a_publisher_that_goes_over_to_the_same_number_of_a_new_run(pair, server):
+    trainer, ours, _, _ = pair
+    trainer.publish(1)
+    tensors = {name: torch.full_like(tensor, 6) for name, tensor in ours.items()}
+    with wc.open("m", wc.Replica("next"), role="trainer", epoch="new", server=server.address) as other:
+        other.register(laid_out(tensors))
+        with other.published(1):
+            assert trainer.update(deadline=SOON).changed and holds(ours, 6)
+
+
 def test_an_install_that_broke_off_is_neither_installed_nor_published(pair, monkeypatch):
     trainer, ours, rollout, theirs = pair
 
