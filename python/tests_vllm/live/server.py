@@ -75,6 +75,17 @@ class VllmServer:
         request = urllib.request.Request(f"{self.url}/{path}", b"", method="POST")
         urllib.request.urlopen(request, timeout=SOON).close()
 
+    def accepted(self, requests: int) -> None:
+        """Waits until it has taken so many requests and not answered them; it was started with
+        `--enable-server-load-tracking`. (A paused engine makes no steps, and `/metrics` tells of steps.)"""
+        end = time.monotonic() + SOON
+        while True:
+            with urllib.request.urlopen(f"{self.url}/load", timeout=SOON) as answer:
+                if json.load(answer)["server_load"] == requests:
+                    return
+            assert time.monotonic() < end, f"{requests} requests have not come"
+            time.sleep(0.01)
+
     def generate(self, tokens: int = 12, model: str = "m") -> tuple[list[int], list[dict[str, Any]]]:
         """Tokens, and the versions that they are stamped with; of the base model, or of an adapter."""
         sampling = {"max_tokens": tokens, "temperature": 0, "detokenize": False}

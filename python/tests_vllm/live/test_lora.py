@@ -4,7 +4,6 @@ workers, and a server over HTTP."""
 import json
 import subprocess
 import sys
-import time
 import urllib.error
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,7 +96,7 @@ def test_a_server_takes_adapters_by_name(rig: Rig, monkeypatch: pytest.MonkeyPat
     expected = from_directories(rig)
     assert len(set(map(str, expected.values()))) == 4
     stops = Stops(rig.directory / "stops")
-    engine = rig.engine(rig.checkpoint(1), *OPTIONS, stops=stops).up()
+    engine = rig.engine(rig.checkpoint(1), *OPTIONS, "--enable-server-load-tracking", stops=stops).up()
     one, two = Sender(rig, "one", engine), Sender(rig, "two", engine)
     one.send(1)
     two.send(2)
@@ -148,7 +147,7 @@ def test_a_server_takes_adapters_by_name(rig: Rig, monkeypatch: pytest.MonkeyPat
     client.pause()
     with ThreadPoolExecutor(1) as thread:
         late = thread.submit(engine.generate, model="one")
-        time.sleep(3)
+        engine.accepted(1)
         slot.unload()
         assert client.paused(), "it was before"
         client.resume()

@@ -8,6 +8,8 @@ from ... import _core
 
 #: Where the bytes of a version land: beside the parameters, or in them.
 LANDINGS = ("staged", "in_place")
+#: `Settings.draft` for a draft model that updates leave alone.
+STALE = "stale"
 
 
 @dataclass(kw_only=True)
@@ -38,7 +40,9 @@ class Settings:
     unused: Mapping[str, str] = field(default_factory=dict)
     #: Patterns of parameters that nothing published shall fill, with the reason.
     unsourced: Mapping[str, str] = field(default_factory=dict)
-    #: `stale`: an engine that guesses tokens with a draft model leaves that model as it was loaded.
+    #: Of an engine that guesses tokens with a draft model: what published names of that model begin with,
+    #: `draft.` say; or `stale`, and updates leave it as it was loaded. By default, heads of the model's own
+    #: checkpoint (MTP) are looked for there, and a draft with a checkpoint of its own under `draft.`.
     draft: str | None = None
     #: What will be published, as `{name: [shape, dtype]}`: names are matched before the first version.
     catalog: Mapping[str, Any] | None = None
@@ -48,8 +52,10 @@ class Settings:
     def __post_init__(self) -> None:
         if self.landing not in LANDINGS:
             raise _core.Misuse(f"landing is one of {', '.join(LANDINGS)}, not {self.landing!r}")
-        if self.draft not in (None, "stale"):
-            raise _core.Misuse(f"draft is 'stale' or not given, not {self.draft!r}")
+        if self.draft not in (None, STALE) and not str(self.draft).endswith("."):
+            raise _core.Misuse(
+                f"draft is 'stale', or a prefix of names that ends in a dot, not {self.draft!r}"
+            )
         if not self.deadline > 0:
             raise _core.Misuse(f"deadline is a number of seconds above 0, not {self.deadline!r}")
 

@@ -1,7 +1,7 @@
 """The layout of a live engine's parameters, as its own loader fills them."""
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from ... import _core
 from ... import layout as layouts
 from ..boxes.pieces import Buffer, ParameterPiece, buffers
 from .beside import Beside
-from .reading import Reading
+from .reading import Reading, Record
 
 
 class LiveLayout:
@@ -63,8 +63,17 @@ class LiveLayout:
         #: State that the engine derives from its parameters, with who derives it.
         self.derived = dict(derived or {})
 
-    def layout(self, *, stage: bool = False, beside: bool = False) -> layouts.Layout:
-        """The layout, for `Handle.register`.
+    def leave(self, names: Collection[str]) -> list[Record]:
+        """Leaves out parameters that another layout of the engine has; says what would have filled them."""
+        left = [record for record in self.records if record.name in names]
+        self.records[:] = [record for record in self.records if record.name not in names]
+        self.conversions[:] = [each for each in self.conversions if each.parameter not in names]
+        return left
+
+    def layout(
+        self, *, stage: bool = False, beside: bool = False, into: layouts.Layout | None = None
+    ) -> layouts.Layout:
+        """The layout, for `Handle.register`; added to `into`, if that is given.
 
         Parameters in `conversions` cannot be written by copying bytes. Without `stage` they raise
         `Misuse`, which lists them. With it, tensors of the published type are registered in their
@@ -84,7 +93,7 @@ class LiveLayout:
         with torch.no_grad():
             for place, value in self._reading.fills:
                 place.fill_(value)
-        listed = layouts.Layout()
+        listed = layouts.Layout() if into is None else into
         places: dict[Any, torch.Tensor] = {}
         self._copies = []
         for record in self.records:

@@ -1,6 +1,5 @@
 """Reads the layout of a live model off what its own loader does."""
 
-import fnmatch
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 from ... import _core
 from ..boxes.strides import NotBoxes
 from ..catalog import Entry
+from ..naming.decisions import Reasons, matching
 from ..naming.nearest import unmatched
 from ..naming.rename import Rename, known_names
 from ..recording.marks import Recording, Write
@@ -23,8 +23,8 @@ from .replay import Steps, check_replay, with_all_they_touch
 
 log = logging.getLogger("weightcast")
 
-#: Why a name may be left over, by pattern (`fnmatch`).
-Reasons = Mapping[str, str]
+#: Why a tensor is not used, if there is nothing to tell about it.
+OTHERS = "another model of this engine takes it"
 
 
 def examine(
@@ -144,7 +144,7 @@ def _refuse_changes(recording: Recording, steps: Steps) -> None:
 
 
 def _decided(reading: Reading, name: str, unsourced: Reasons) -> bool:
-    reason = _reason(name, unsourced)
+    reason = matching(name, unsourced)
     if reason is not None:
         reading.unsourced[name] = reason
     return reason is not None
@@ -163,9 +163,9 @@ def _leave_unused(
     for name in catalog:
         if name in taken:
             continue
-        reason = _reason(name, allowed)
+        reason = matching(name, allowed)
         if reason is None and name in known:
-            reason = _reason(known[name], allowed)
+            reason = matching(known[name], allowed)
         elif reason is None:
             reason = "left out by rename"
         if reason is not None:
@@ -175,6 +175,7 @@ def _leave_unused(
             reading.elsewhere[name] = recording.reached[name]
         else:
             left.append(name)
+    decided.pop(OTHERS, None)
     for reason, names in decided.items():
         log.warning("%d published tensors are not used (%s): %s", len(names), reason, names[0])
     if left:
@@ -182,7 +183,3 @@ def _leave_unused(
         raise _core.LayoutMismatch(
             unmatched("published tensors that the engine does not take", left, taken, advice)
         )
-
-
-def _reason(name: str, allowed: Reasons) -> str | None:
-    return next((why for at, why in allowed.items() if fnmatch.fnmatchcase(name, at)), None)

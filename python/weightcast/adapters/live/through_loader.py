@@ -31,19 +31,23 @@ class ThroughLoader(LiveLayout):
         self._catalog = catalog
         self._memory: dict[str, list[tuple[ParameterPiece, torch.Tensor]]] = {}
 
-    def layout(self, *, stage: bool = False, beside: bool = False) -> layouts.Layout:
-        """The layout of the staged tensors, for `Handle.register`. They lie `beside` the parameters
-        anyway."""
+    def layout(
+        self, *, stage: bool = False, beside: bool = False, into: layouts.Layout | None = None
+    ) -> layouts.Layout:
+        """The layout of the staged tensors, for `Handle.register`; added to `into`, if that is given. They
+        lie `beside` the parameters anyway."""
         if not stage:
             raise _core.Misuse(
                 "this engine has rearranged its parameters after loading, so no published bytes lie "
                 "in them; register layout(stage=True), and call finish() after each update"
             )
         self._allocate()
-        listed = layouts.Layout()
+        listed = layouts.Layout() if into is None else into
         for staged in self._memory.values():
             for piece, memory in staged:
                 listed.add(memory, [part_of(piece)])
+                for again in piece.also:
+                    listed.also([part_of(again)])
         listed.apart = True
         return listed
 

@@ -21,6 +21,7 @@ class WorkerExtension:
 
     def weightcast_join(self, settings: dict[str, Any]) -> None:
         """Joins the job; `settings` has the fields of `weightcast.adapters.engine.Settings`."""
+        from .serving import join
         from .worker import WeightcastEngine
 
         engine = getattr(self, "weight_transfer_engine", None)
@@ -33,7 +34,7 @@ class WorkerExtension:
                 f"this engine was started with another weight-transfer backend ({type(engine).__name__}); "
                 "start it without one"
             )
-        agreed(self, "join", lambda: engine.init_transfer_engine(engine.parse_init_info(settings)))
+        join(self, lambda: engine.init_transfer_engine(engine.parse_init_info(settings)))
 
     def weightcast_begin(self) -> None:
         """Begins an update."""

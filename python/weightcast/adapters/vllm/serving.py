@@ -54,6 +54,12 @@ def _wake_up(worker: Any, wake_up: Callable[..., Any], tags: list[str] | None = 
         reset()
 
 
+def join(worker: Any, call: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+    """Has a worker join a job, and its engine know the draft, which vLLM hands over in another step alone."""
+    worker.weight_transfer_engine.draft_model = getattr(worker, "get_draft_model", lambda: None)()
+    agreed(worker, "join", functools.partial(call, *arguments, **named))
+
+
 def _step(name: str) -> Callable[..., None]:
     def take(worker: Any, call: Callable[..., Any], *arguments: Any, **named: Any) -> None:
         agreed(worker, name, functools.partial(call, *arguments, **named))
@@ -67,7 +73,7 @@ WRAPPED: dict[str, Callable[..., Any]] = {
     "sleep": _sleep,
     "wake_up": _wake_up,
     "add_lora": add_lora,
-    "init_weight_transfer_engine": _step("join"),
+    "init_weight_transfer_engine": join,
     "start_weight_update": _step("begin"),
     "update_weights": _step("fetch"),
     "finish_weight_update": _step("finish"),

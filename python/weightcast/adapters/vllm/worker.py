@@ -12,6 +12,7 @@ from vllm.distributed.weight_transfer.base import WeightTransferEngine
 
 from ... import _core
 from ..engine import EngineShard, EngineState, Settings
+from .draft import Draft, draft_of, read_with
 from .identity import replica_of
 from .loader import loaded_version
 from .lora.slots import Slots
@@ -44,7 +45,7 @@ class WeightcastEngine(WeightTransferEngine):
 
     init_info_cls = Settings
     update_info_cls = UpdateInfo
-    # A draft model has a layout of its own, which is not read yet: see `_refuse_draft`.
+    # A session of its own would be a step of its own: the draft comes with its model, see `draft`.
     supports_draft_weight_update = False
 
     def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
@@ -55,6 +56,8 @@ class WeightcastEngine(WeightTransferEngine):
         #: Whether the parameters came from another job than the one that this worker is in.
         self._foreign = False
         self._slots: Slots | None = None
+        #: The worker's model that guesses tokens, if it has one: noted before this engine joins.
+        self.draft_model: torch.nn.Module | None = None
         self.turn = Turn()
         #: Whether the update has ended without an install: see `agreed`.
         self.abandoned = False
@@ -69,12 +72,12 @@ class WeightcastEngine(WeightTransferEngine):
             return
         self._refuse_foreign_base(init_info)
         self._leave()
-        self._refuse_draft(init_info)
+        draft = draft_of(self.vllm_config, self.draft_model, init_info)
         self._refuse_moving_experts(init_info)
         replica = replica_of(self.vllm_config, init_info)
         installed, incomplete = self._carried_over(init_info)
         self._shard = EngineShard(
-            init_info, replica, self._read(init_info), installed=installed, incomplete=incomplete
+            init_info, replica, self._read(init_info, draft), installed=installed, incomplete=incomplete
         )
 
     def _carried_over(self, settings: Settings) -> tuple[int | None, str | None]:
@@ -198,16 +201,6 @@ class WeightcastEngine(WeightTransferEngine):
             )
         return self._shard
 
-    def _refuse_draft(self, settings: Settings) -> None:
-        speculative = self.vllm_config.speculative_config
-        if speculative is None or speculative.draft_model_config is None or settings.draft == "stale":
-            return
-        raise _core.Misuse(
-            f"this engine guesses tokens with a draft model ({speculative.method}), which updates would "
-            "leave as it was loaded; accept that with draft='stale' in init_info, or start the engine "
-            "without it"
-        )
-
     def _refuse_adapters(self) -> None:
         held = {} if self._slots is None else self._slots.held()
         if held:
@@ -237,9 +230,11 @@ class WeightcastEngine(WeightTransferEngine):
                 "parameters; let bytes land beside them: landing='staged'"
             )
 
-    def _read(self, settings: Settings) -> Any:
+    def _read(self, settings: Settings, draft: Draft | None) -> Any:
         known = {"vllm_config": self.vllm_config, **settings.reading()}
-        return lambda catalog: read(self.model, catalog, **known)
+        if draft is None:
+            return lambda catalog: read(self.model, catalog, **known)
+        return lambda catalog: read_with(draft, self.model, catalog, **known)
 
 
 def _same_job(one: Settings, other: Settings) -> bool:
