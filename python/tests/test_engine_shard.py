@@ -45,9 +45,9 @@ class Engine(nn.Module):
 class Job:
     """A trainer, and workers that join it."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, **more: torch.Tensor) -> None:
         self.server = server
-        self.tensors = {"a": torch.zeros(4, 4), "b": torch.zeros(4, 4), "c": torch.zeros(2, 4)}
+        self.tensors = {"a": torch.zeros(4, 4), "b": torch.zeros(4, 4), "c": torch.zeros(2, 4), **more}
         layout = wc.Layout()
         for name, tensor in self.tensors.items():
             layout.add(tensor, name)
@@ -96,6 +96,33 @@ def test_a_version_is_fetched_and_installed(job: Job, landing: str) -> None:
         shard.check_serving()
         job.trainer.unpublish()
     shard.close()
+
+
+class Sparing(Engine):
+    """It makes no use of `d`."""
+
+    def read(self, catalog: Catalog) -> LiveLayout:
+        own = dict(self.named_parameters())
+        return read(own, self.load_weights, catalog, unused={"d": "a draft's"}, unsourced={})
+
+
+@pytest.mark.parametrize("landing", ["staged", "in_place"])
+def test_what_an_engine_makes_no_use_of_comes_for_those_that_do(landing: str) -> None:
+    with wc.serve() as server:
+        job = Job(server.address, d=torch.zeros(3))
+        job.publish(1)
+        first, second = Sparing(), Sparing()
+        one = job.shard(first, landing=landing)
+        one.fetch(1)
+        one.install()
+        job.trainer.unpublish()
+        two = job.shard(second, landing=landing)
+        two.fetch(1)
+        two.install()
+        assert first.holds(1) and second.holds(1), "the second has it from the first"
+        one.close()
+        two.close()
+        job.trainer.close()
 
 
 def test_names_that_do_not_match_are_an_error_before_the_first_version(job: Job) -> None:

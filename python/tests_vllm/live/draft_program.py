@@ -122,9 +122,7 @@ def main(way: str) -> None:
         said["loaded"] = generate(llm)
         held = Held(values(of, 2))
         sync = WeightcastTrainer.trainer_init(
-            TrainerInfo(rank=0, server=server.address, engine={"unused": {"*t2d": "no use of it"}}),
-            client=LocalEngine(llm),
-            source=held,
+            TrainerInfo(rank=0, server=server.address), client=LocalEngine(llm), source=held
         )
         for version in (2, 3, 1):
             held.become(values(of, version))

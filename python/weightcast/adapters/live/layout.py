@@ -43,6 +43,8 @@ class LiveLayout:
         self._redo, self._stale = redo, stale
         #: Memory of published tensors that the loader gets whole.
         self._arrived: dict[str, torch.Tensor] = {}
+        #: Memory of published tensors that are not used.
+        self._left: dict[str, torch.Tensor] = {}
         #: Memory beside the parameters, if bytes land there.
         self._beside = Beside()
         #: Places that hold the same as another one, and that one: a second copy of an expert.
@@ -114,9 +116,17 @@ class LiveLayout:
             if name not in self._arrived:
                 self._arrived[name] = torch.empty(piece.shape, dtype=self._reading.dtypes[name])
             listed.add(self._arrived[name], [part_of(piece)])
+        self._lay_left(listed)
         listed.apart = beside
         self._note(listed)
         return listed
+
+    def _lay_left(self, listed: layouts.Layout) -> None:
+        """A replica holds a version whole, with what this engine does not use."""
+        for name, (piece, dtype) in self._reading.left.items():
+            if name not in self._left:
+                self._left[name] = torch.empty(piece.shape, dtype=dtype)
+            listed.add(self._left[name], [part_of(piece)])
 
     def _note(self, listed: layouts.Layout) -> None:
         model = self._model()

@@ -18,13 +18,11 @@ from ..recording.record import record
 from ..recording.recorder import DTYPES, Refused
 from .layout import LiveLayout
 from .parameter import Traced, pieces_of, read_parameter, read_through_loader
-from .reading import Load, Reading
+from .reading import OTHERS, Load, Reading
 from .replay import Steps, check_replay, with_all_they_touch
 
 log = logging.getLogger("weightcast")
 
-#: Why a tensor is not used, if there is nothing to tell about it.
-OTHERS = "another model of this engine takes it"
 
 
 def examine(
@@ -169,7 +167,7 @@ def _leave_unused(
         elif reason is None:
             reason = "left out by rename"
         if reason is not None:
-            reading.unused[name] = reason
+            reading.leave(name, catalog[name], reason)
             decided.setdefault(reason, []).append(name)
         elif name in recording.reached:
             reading.elsewhere[name] = recording.reached[name]

@@ -12,6 +12,9 @@ from ..catalog import Entry
 from ..recording.recorder import DTYPES
 from .staging import Staged
 
+#: Why a tensor is not used here, if another model of the engine has it.
+OTHERS = "another model of this engine takes it"
+
 #: An engine's loader: names and tensors, as a checkpoint has them.
 Load = Callable[[Iterable[tuple[str, torch.Tensor]]], Any]
 
@@ -71,14 +74,26 @@ class Reading:
     fills: list[tuple[torch.Tensor, Any]] = field(default_factory=list)
     #: Parameters that nothing published fills, with the reason why that is right.
     unsourced: dict[str, str] = field(default_factory=dict)
-    #: Published tensors that this engine does not use, with the reason.
+    #: Published tensors that this engine does not use, with the reason; and memory's form for those of them
+    #: that arrive all the same, since a replica holds a version whole.
     unused: dict[str, str] = field(default_factory=dict)
+    left: dict[str, tuple[ParameterPiece, torch.dtype]] = field(default_factory=dict)
     #: Published tensors whose loader keeps nothing of them on this rank (experts of other
     #: ranks, say), with the parameter whose loader saw them.
     elsewhere: dict[str, str] = field(default_factory=dict)
 
     def take_whole(self, tensor: str, entry: Entry) -> None:
         """Notes that a published tensor arrives as it is, for the loader."""
-        box = Box((0,) * len(entry.shape), entry.shape)
-        self.whole[tensor] = ParameterPiece(tensor, entry.shape, box, box)
+        self.whole[tensor] = _whole(tensor, entry)
         self.dtypes[tensor] = DTYPES[entry.dtype]
+
+    def leave(self, tensor: str, entry: Entry, reason: str) -> None:
+        """Notes that a published tensor is not used."""
+        self.unused[tensor] = reason
+        if reason != OTHERS and entry.dtype in DTYPES:
+            self.left[tensor] = (_whole(tensor, entry), DTYPES[entry.dtype])
+
+
+def _whole(tensor: str, entry: Entry) -> ParameterPiece:
+    box = Box((0,) * len(entry.shape), entry.shape)
+    return ParameterPiece(tensor, entry.shape, box, box)

@@ -48,6 +48,7 @@ class ThroughLoader(LiveLayout):
                 listed.add(memory, [part_of(piece)])
                 for again in piece.also:
                     listed.also([part_of(again)])
+        self._lay_left(listed)
         listed.apart = True
         return listed
 

@@ -18,8 +18,7 @@ from ..catalog import Catalog, catalog_of
 from ..engine import Settings
 from ..engine.settings import STALE
 from ..live import LiveLayout
-from ..live.read import OTHERS
-from ..live.reading import Record
+from ..live.reading import OTHERS, Record
 from ..naming.decisions import DRAFT_LAYER
 from ..naming.nearest import unmatched
 from ..naming.rename import Rename
