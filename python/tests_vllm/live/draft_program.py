@@ -103,6 +103,22 @@ def generate(llm: LLM) -> dict[str, Any]:
     }
 
 
+def started(of: Kind, directory: Path, server: str) -> dict[str, Any]:
+    """What an engine says that has version 2 from its peers."""
+    listed = wc.Layout()
+    for name, tensor in values(of, 2).items():
+        listed.add(tensor, name)
+    peer = wc.Replica("peer")
+    with wc.open("policy", peer, role="trainer", epoch="new", server=server) as trainer:
+        trainer.register(listed)
+        with trainer.published(version=2):
+            told = {"load_format": "weightcast", "model_loader_extra_config": {"server": server}}
+            llm = engine(of, directory, 1, **told)
+        found = generate(llm)
+    end(llm)
+    return found
+
+
 def end(llm: LLM) -> None:
     llm.llm_engine.engine_core.shutdown()
 
@@ -130,6 +146,7 @@ def main(way: str) -> None:
             said[f"updated {version}"] = generate(llm)
         sync.shutdown()
         end(llm)
+        said["started 2"] = started(of, place, server.address)
     print(json.dumps(said))
 
 

@@ -121,6 +121,11 @@ class LiveLayout:
         self._note(listed)
         return listed
 
+    @property
+    def left(self) -> dict[str, torch.Tensor]:
+        """What has arrived and is not used here, by published name."""
+        return dict(self._left)
+
     def _lay_left(self, listed: layouts.Layout) -> None:
         """A replica holds a version whole, with what this engine does not use."""
         for name, (piece, dtype) in self._reading.left.items():

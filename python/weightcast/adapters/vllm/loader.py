@@ -12,11 +12,14 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
 from ..engine import EngineShard, Settings
+from ..live import LiveLayout
+from .draft import left_to_draft, load_draft
 from .identity import replica_of
 from .model import read
 
@@ -24,6 +27,8 @@ log = logging.getLogger("weightcast")
 
 #: The version that a model of this process was loaded with.
 _loaded: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+#: By engine of this process: what came with its model for its draft, which vLLM loads afterwards.
+_for_draft: dict[str, dict[str, torch.Tensor]] = {}
 
 
 def loaded_version(model: nn.Module) -> int | None:
@@ -43,17 +48,30 @@ class WeightcastLoader(BaseModelLoader):
         """Nothing: peers have the weights."""
 
     def load_weights(self, model: nn.Module, model_config: Any) -> None:
-        """Fills the model's parameters, as they are before vLLM processes them."""
+        """Fills the model's parameters, as they are before vLLM processes them; those of a draft with what
+        has come with its model, in one version."""
+        config = get_current_vllm_config()
+        if model_config.runner_type == "draft":
+            load_draft(model, config, self._settings, _for_draft.pop(config.instance_id, {}))
+            return
         # The engine does not generate yet: bytes may land in the parameters wherever they can.
         on_host = all(p.device.type == "cpu" for p in model.parameters())
         settings = replace(self._settings, landing="in_place" if on_host else "staged")
-        replica = replica_of(get_current_vllm_config(), settings)
+        replica = replica_of(config, settings)
+        apart, lives = left_to_draft(config, settings), []
 
-        shard = EngineShard(settings, replica, lambda catalog: read(model, catalog, **settings.reading()))
+        def read_model(catalog: Any) -> LiveLayout:
+            told = settings.reading()
+            lives.append(read(model, catalog, **{**told, "unused": {**told["unused"], **apart}}))
+            return lives[-1]
+
+        shard = EngineShard(settings, replica, read_model)
         try:
             shard.fetch("latest")
             version = shard.install()
         finally:
             shard.close()
         _loaded[model] = version
+        if apart:
+            _for_draft[config.instance_id] = lives[-1].left
         log.info("%s shard %d starts with version %d", replica.name, replica.shard, version)

@@ -1,0 +1,46 @@
+"""A draft at the start of an engine that has no checkpoint: its tensors come with those of the model."""
+
+import glob
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from .... import _core
+from ...catalog import catalog_of
+from ...engine import Settings
+from ...engine.settings import STALE
+from .reading import read_draft
+from .which import UPDATED, Draft, prefix_of
+
+#: Where nothing is published for these, vLLM puts the model's own in their place afterwards.
+SHARED = ("*embed_tokens.weight", "*lm_head.weight", "*shared_head.head.weight")
+
+
+def left_to_draft(vllm_config: Any, settings: Settings) -> dict[str, str]:
+    """Patterns of the published names that the engine's model leaves to its draft, each with that reason."""
+    speculative = vllm_config.speculative_config
+    if speculative is None or settings.draft == STALE or speculative.method not in UPDATED:
+        return {}
+    prefix = prefix_of(vllm_config, settings)
+    if prefix is None:
+        return {"*": "the draft's, if it is not the model's"}
+    return {f"{glob.escape(settings.prefix + prefix)}*": "the draft's"}
+
+
+def load_draft(
+    model: nn.Module, vllm_config: Any, settings: Settings, came: Mapping[str, torch.Tensor]
+) -> None:
+    """Loads a draft with the published tensors that came with the model and that the model left."""
+    if settings.draft == STALE:
+        raise _core.Misuse(
+            "draft='stale' leaves the draft as it was loaded, and here it is to be loaded; give it a load "
+            "format of its own, with draft_load_config in the speculative config"
+        )
+    draft, told = Draft(model, None, prefix_of(vllm_config, settings)), settings.reading()
+    rename = told["rename"]
+    told["unsourced"] = {**told["unsourced"], **dict.fromkeys(SHARED, "the model's own")}
+    read_draft(draft, catalog_of({name: (t.shape, t.dtype) for name, t in came.items()}), **told)
+    known = {name: draft.known_name(name, rename) for name in came}
+    model.load_weights((known[name], tensor) for name, tensor in came.items() if known[name] is not None)
