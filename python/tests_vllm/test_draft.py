@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import weightcast as wc
+from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, Entry, catalog_of
 from weightcast.adapters.engine import Settings
 from weightcast.adapters.vllm.draft import draft_of, read_with
@@ -144,6 +145,17 @@ def test_what_neither_takes_is_an_error(tmp_path: Path) -> None:
     catalog = {**of.catalog, f"model.layers.{layers}.self_attn.o_proj.bias": Entry((2,), "BF16")}
     with pytest.raises(wc.LayoutMismatch, match=r"the draft \(DeepSeekMTP\) does not take:\n.*o_proj\.bias"):
         read(Pair(of, tmp_path), catalog)
+
+
+def test_a_draft_that_is_published_and_left_stale_arrives_beside(tmp_path: Path) -> None:
+    of = kind("eagle", tmp_path)
+    pair = Pair(of, tmp_path)
+    told = Settings(draft="stale", unused={"draft.*": "stale"})
+    assert draft_of(pair.vllm_config, pair.draft, told) is None
+    live = vllm.read(pair.target, of.catalog, **told.reading())
+    both = sum(parameter.nbytes for parameter in pair.parameters())
+    assert live.layout(stage=True).nbytes == both, "a replica holds a version whole"
+    assert set(live.left) == {name for name in of.catalog if name.startswith("draft.")}
 
 
 def test_drafts_that_cannot_be_updated_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import _core
+from ..naming.reasons import matching
 
 #: Where the bytes of a version land: beside the parameters, or in them.
 LANDINGS = ("staged", "in_place")
@@ -61,9 +62,11 @@ class Settings:
 
     def reading(self) -> dict[str, Any]:
         """What an adapter's `read` is told beside the model and the catalog."""
-        rename = self.known_name if self.prefix else None
+        rename = self.known_name if self.prefix or self.unused else None
         return {"unused": self.unused, "unsourced": self.unsourced, "rename": rename}
 
-    def known_name(self, published: str) -> str:
-        """The checkpoint's name of a published tensor."""
-        return published.removeprefix(self.prefix)
+    def known_name(self, published: str) -> str | None:
+        """The checkpoint's name of a published tensor; None of one that the engine shall not take: not every
+        loader lets names pass that it does not know."""
+        known = published.removeprefix(self.prefix)
+        return None if matching(published, self.unused) or matching(known, self.unused) else known

@@ -9,8 +9,8 @@ import torch
 from ... import _core
 from ..boxes.strides import NotBoxes
 from ..catalog import Entry
-from ..naming.decisions import Reasons, matching
 from ..naming.nearest import unmatched
+from ..naming.reasons import Reasons, matching
 from ..naming.rename import Rename, known_names
 from ..recording.marks import Recording, Write
 from ..recording.owners import Owners

@@ -1,21 +1,9 @@
-"""Names that are left over on purpose: what is decided about them, and published tensors that engines leave
-out whatever the model."""
-
-import fnmatch
-from collections.abc import Mapping
+"""Published tensors that engines leave out on purpose, whatever the model."""
 
 from torch import nn
 
-#: Why a name may be left over, by pattern (`fnmatch`).
-Reasons = Mapping[str, str]
-
 #: Why a model does not take the heads in its checkpoint that guess tokens.
 DRAFT_LAYER = "a draft layer, which another model loads"
-
-
-def matching(name: str, allowed: Reasons) -> str | None:
-    """Why a name may be left over, if it may."""
-    return next((why for at, why in allowed.items() if fnmatch.fnmatchcase(name, at)), None)
 
 
 def left_out(model: nn.Module) -> dict[str, str]:

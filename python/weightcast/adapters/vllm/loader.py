@@ -19,7 +19,7 @@ from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
 from ..engine import EngineShard, Settings
 from ..live import LiveLayout
-from .draft import left_to_draft, load_draft
+from .draft import load_draft, told_beside_draft
 from .identity import replica_of
 from .model import read
 
@@ -58,11 +58,10 @@ class WeightcastLoader(BaseModelLoader):
         on_host = all(p.device.type == "cpu" for p in model.parameters())
         settings = replace(self._settings, landing="in_place" if on_host else "staged")
         replica = replica_of(config, settings)
-        apart, lives = left_to_draft(config, settings), []
+        beside, lives = told_beside_draft(config, settings), []
 
         def read_model(catalog: Any) -> LiveLayout:
-            told = settings.reading()
-            lives.append(read(model, catalog, **{**told, "unused": {**told["unused"], **apart}}))
+            lives.append(read(model, catalog, **(beside or settings.reading())))
             return lives[-1]
 
         shard = EngineShard(settings, replica, read_model)
@@ -72,6 +71,6 @@ class WeightcastLoader(BaseModelLoader):
         finally:
             shard.close()
         _loaded[model] = version
-        if apart:
+        if beside is not None:
             _for_draft[config.instance_id] = lives[-1].left
         log.info("%s shard %d starts with version %d", replica.name, replica.shard, version)

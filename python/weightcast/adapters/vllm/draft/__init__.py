@@ -7,8 +7,8 @@ that it guesses for. vLLM's own sessions for a draft (`start_draft_weight_update
 - `loading`: a draft at the start of an engine that has no checkpoint
 """
 
-from .loading import left_to_draft, load_draft
+from .loading import load_draft, told_beside_draft
 from .reading import read_with
 from .which import Draft, draft_of
 
-__all__ = ["Draft", "draft_of", "left_to_draft", "load_draft", "read_with"]
+__all__ = ["Draft", "draft_of", "load_draft", "read_with", "told_beside_draft"]

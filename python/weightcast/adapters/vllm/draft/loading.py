@@ -2,6 +2,7 @@
 
 import glob
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,15 +19,17 @@ from .which import UPDATED, Draft, prefix_of
 SHARED = ("*embed_tokens.weight", "*lm_head.weight", "*shared_head.head.weight")
 
 
-def left_to_draft(vllm_config: Any, settings: Settings) -> dict[str, str]:
-    """Patterns of the published names that the engine's model leaves to its draft, each with that reason."""
+def told_beside_draft(vllm_config: Any, settings: Settings) -> dict[str, Any] | None:
+    """What `read` is told of a model that leaves something to a draft; None if the engine has no draft."""
     speculative = vllm_config.speculative_config
     if speculative is None or settings.draft == STALE or speculative.method not in UPDATED:
-        return {}
+        return None
     prefix = prefix_of(vllm_config, settings)
     if prefix is None:
-        return {"*": "the draft's, if it is not the model's"}
-    return {f"{glob.escape(settings.prefix + prefix)}*": "the draft's"}
+        told = settings.reading()
+        return {**told, "unused": {**told["unused"], "*": "the draft's, if it is not the model's"}}
+    unused = {**settings.unused, f"{glob.escape(prefix)}*": "the draft's"}
+    return replace(settings, unused=unused).reading()
 
 
 def load_draft(

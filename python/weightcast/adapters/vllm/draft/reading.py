@@ -13,8 +13,9 @@ from ...boxes.pieces import ParameterPiece
 from ...catalog import Catalog, catalog_of
 from ...live import LiveLayout
 from ...live.reading import OTHERS, Record
-from ...naming.decisions import DRAFT_LAYER, Reasons
+from ...naming.decisions import DRAFT_LAYER
 from ...naming.nearest import unmatched
+from ...naming.reasons import Reasons
 from ...naming.rename import Rename
 from ..model import read
 from .both import WithDraft
