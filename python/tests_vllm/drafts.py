@@ -69,7 +69,10 @@ def _eagle(directory: Path) -> Kind:
     hidden = draft["hidden_size"]
     own = _layer(draft, directory, "layers.0.") | {"fc.weight": Entry((hidden, 2 * hidden), "BF16")}
     own.pop("layers.0.input_layernorm.weight")
-    return Kind("eagle", target, draft, ("EagleLlamaForCausalLM",), _both(target, own, directory))
+    listed = _both(target, own, directory)
+    one, copy = "model.embed_tokens.weight", "draft.embed_tokens.weight"
+    listed[copy] = listed[one]
+    return Kind("eagle", target, draft, ("EagleLlamaForCausalLM",), listed, {copy: one})
 
 
 def _eagle3(directory: Path) -> Kind:
@@ -178,7 +181,8 @@ class Pair(nn.Module):
         """What vLLM does once both have been loaded."""
         for flag, name in (("has_own_lm_head", "lm_head"), ("has_own_embed_tokens", "embed_tokens")):
             if hasattr(self.draft, flag):
-                setattr(self.draft, flag, f"draft.{name}.weight" in self.kind.catalog)
+                own = f"draft.{name}.weight"
+                setattr(self.draft, flag, own in self.kind.catalog and own not in self.kind.copies)
         proposer: Any = SimpleNamespace(
             model=self.draft, vllm_config=self.vllm_config, use_local_argmax_reduction=False
         )

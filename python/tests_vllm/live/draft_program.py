@@ -43,6 +43,7 @@ from weightcast.adapters.vllm import LocalEngine, TrainerInfo, WeightcastTrainer
 def values(of: Kind, version: int) -> Values:
     """Checkpoints of small values: layers neither saturate nor vanish."""
     drawn = checkpoint(of.catalog, version)
+    drawn |= {copy: drawn[one].clone() for copy, one in of.copies.items()}
     return {name: _small(name, tensor, version) for name, tensor in drawn.items()}
 
 

@@ -71,6 +71,6 @@ class WeightcastLoader(BaseModelLoader):
         finally:
             shard.close()
         _loaded[model] = version
-        if beside is not None:
+        if beside is not None and config.speculative_config.draft_load_config is None:
             _for_draft[config.instance_id] = lives[-1].left
         log.info("%s shard %d starts with version %d", replica.name, replica.shard, version)
