@@ -76,7 +76,8 @@ def _eagle(directory: Path) -> Kind:
 
 
 def _eagle3(directory: Path) -> Kind:
-    target = llama(tie_word_embeddings=False, num_hidden_layers=6)
+    # vLLM takes hidden states of layers 2, 4 and 5 of 8: of fewer layers, two of the three are one.
+    target = llama(tie_word_embeddings=False, num_hidden_layers=8)
     draft = target | {"num_hidden_layers": 1, "draft_vocab_size": 200}
     hidden = draft["hidden_size"]
     own = _layer(draft, directory, "midlayer.")
