@@ -12,7 +12,7 @@ import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, Entry, catalog_of
 from weightcast.adapters.engine import Settings
-from weightcast.adapters.vllm.draft import draft_of, read_with
+from weightcast.adapters.vllm.draft import draft_of, load_draft, read_with
 from weightcast.adapters.vllm.draft.both import WithDraft
 from weightcast.testing import Checkpoint, conform, conformance
 
@@ -156,6 +156,22 @@ def test_a_draft_that_is_published_and_left_stale_arrives_beside(tmp_path: Path)
     both = sum(parameter.nbytes for parameter in pair.parameters())
     assert live.layout(stage=True).nbytes == both, "a replica holds a version whole"
     assert set(live.left) == {name for name in of.catalog if name.startswith("draft.")}
+
+
+@pytest.mark.parametrize(("name", "fails"), [("draft_model", True), ("eagle", False)])
+def test_a_draft_is_loaded_whole_or_not_at_all(name: str, fails: bool, tmp_path: Path) -> None:
+    """But for what vLLM has it share afterwards."""
+    of = kind(name, tmp_path)
+    pair, values = Pair(of, tmp_path), blank(without_tables(of)).version(1)
+    came = {n: t for n, t in values.items() if n.startswith("draft.") and "embed_tokens" not in n}
+    if fails:
+        with pytest.raises(wc.LayoutMismatch, match=r"embed_tokens\.weight \(0 of"):
+            load_draft(pair.draft, pair.vllm_config, Settings(), came)
+        return
+    load_draft(pair.draft, pair.vllm_config, Settings(), came)
+    assert torch.equal(pair.draft.model.fc.weight, came["draft.fc.weight"])
+    with pytest.raises(wc.Misuse, match="draft_load_config"):
+        load_draft(pair.draft, pair.vllm_config, Settings(draft="stale"), came)
 
 
 def test_drafts_that_cannot_be_updated_are_refused(tmp_path: Path) -> None:

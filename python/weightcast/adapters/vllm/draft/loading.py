@@ -15,7 +15,8 @@ from ...engine.settings import STALE
 from .reading import read_draft
 from .which import UPDATED, Draft, prefix_of
 
-#: Where nothing is published for these, vLLM puts the model's own in their place afterwards.
+#: Where nothing is published for these, vLLM puts the model's own in their place afterwards; not in a draft
+#: that is a model by itself.
 SHARED = ("*embed_tokens.weight", "*lm_head.weight", "*shared_head.head.weight")
 
 
@@ -43,7 +44,8 @@ def load_draft(
         )
     draft, told = Draft(model, None, prefix_of(vllm_config, settings)), settings.reading()
     rename = told["rename"]
-    told["unsourced"] = {**told["unsourced"], **dict.fromkeys(SHARED, "the model's own")}
+    if vllm_config.speculative_config.method != "draft_model":
+        told["unsourced"] = {**told["unsourced"], **dict.fromkeys(SHARED, "the model's own")}
     read_draft(draft, catalog_of({name: (t.shape, t.dtype) for name, t in came.items()}), **told)
     known = {name: draft.known_name(name, rename) for name in came}
     model.load_weights((known[name], tensor) for name, tensor in came.items() if known[name] is not None)
