@@ -169,6 +169,8 @@ pub enum Safeguard {
     StartFenced,
     /// A driver that has a successor commits nothing (E4).
     NewestCommits,
+    /// A register says nothing of what it cannot know (E4).
+    LostUnsaid,
     /// The fleet's version is that of the last commit, not the largest (E4).
     LastCommit,
     /// An answer that was kept for a repeated order does not outlive a sleep (E5).

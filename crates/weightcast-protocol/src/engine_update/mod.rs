@@ -32,8 +32,9 @@ mod update;
 pub use attempt::{FleetTransaction, UpdateAttempt};
 pub use config::{StepDeadlines, UpdateConfig};
 pub use fleet::{
-    DoubtConfig, DoubtInput, DoubtOutput, EngineDoubt, FleetConfig, FleetEnd, FleetInput,
-    FleetMember, FleetOutput, FleetRegister, FleetResult, FleetUpdate, FleetVerdict, settle_engine,
+    DoubtConfig, DoubtInput, DoubtOutput, EngineDoubt, FleetAnswer, FleetConfig, FleetEnd,
+    FleetInput, FleetMember, FleetOutput, FleetQuestion, FleetRegister, FleetResult, FleetUpdate,
+    FleetVerdict, settle_engine,
 };
 pub use gate::{EngineGate, GateOutput};
 pub use input::{UpdateInput, UpdateOutput};

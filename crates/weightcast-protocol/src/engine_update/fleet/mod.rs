@@ -3,14 +3,17 @@
 //! Every engine prepares: fetches, verifies, stops generating. Then one verdict is written into a register outside, whose
 //! first write counts for ever. Only then engines install and go on.
 //!
-//! Reading order: `verdict` (with the register), `config`, `update` (the driver's machine), `doubt` (the engine's).
+//! Reading order: `verdict`, `register` (where it is written), `config`, `update` (the driver's machine of one update),
+//! `driver` (all that a driver does), `doubt` (the engine's machine).
 
 mod config;
 mod doubt;
+mod register;
 mod update;
 mod verdict;
 
 pub use config::{DoubtConfig, FleetConfig, FleetEnd, FleetMember, FleetResult};
 pub use doubt::{DoubtInput, DoubtOutput, EngineDoubt};
+pub use register::{FleetAnswer, FleetQuestion, FleetRegister};
 pub use update::{FleetInput, FleetOutput, FleetUpdate, settle_engine};
-pub use verdict::{FleetRegister, FleetVerdict};
+pub use verdict::FleetVerdict;
