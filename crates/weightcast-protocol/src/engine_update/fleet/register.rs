@@ -23,6 +23,8 @@ pub struct FleetRegister {
     life: u32,
     /// How many drivers there were.
     drivers: u32,
+    /// What the newest one has drawn.
+    key: Option<u64>,
     verdicts: BTreeMap<FleetTransaction, FleetVerdict>,
     /// Of this update, and of earlier ones, nothing is known but what `verdicts` has.
     forgotten: Option<FleetTransaction>,
@@ -37,6 +39,8 @@ pub enum FleetQuestion {
     State,
     /// A number for a driver that starts.
     Number {
+        /// Drawn by the asking driver, another one for each number: whoever asks again gets the same number.
+        key: u64,
         /// The newest order that engines have heard has this driver's number, which is later than the one that the asking
         /// driver has. The register gives no number if it knows that driver: it is the asking one's successor.
         heard: Option<u64>,
@@ -71,6 +75,7 @@ impl FleetRegister {
         Self {
             life,
             drivers: 0,
+            key: None,
             verdicts: BTreeMap::new(),
             forgotten: None,
             version: None,
@@ -83,7 +88,9 @@ impl FleetRegister {
         let (mut verdict, mut superseded) = (None, false);
         match question {
             FleetQuestion::State => {}
-            FleetQuestion::Number { heard } => superseded = self.next_driver(heard).is_none(),
+            FleetQuestion::Number { key, heard } => {
+                superseded = self.next_driver(key, heard).is_none();
+            }
             FleetQuestion::Verdict { transaction, wanted, version } => {
                 verdict = self.decide(transaction, wanted, version);
             }
@@ -93,12 +100,15 @@ impl FleetRegister {
 
     /// A number for a driver that starts: later than all before, and than what engines have `heard`. `None`: this register
     /// has given that number, so the driver that has it is the successor of the one that asks.
-    pub fn next_driver(&mut self, heard: Option<u64>) -> Option<u64> {
+    pub fn next_driver(&mut self, key: u64, heard: Option<u64>) -> Option<u64> {
+        if self.key == Some(key) {
+            return Some(self.newest_driver());
+        }
         if heard.is_some_and(|heard| self.has_given(heard)) {
             return None;
         }
         let after = heard.map_or(0, |heard| (heard >> 32) as u32).max(self.drivers);
-        self.drivers = after.checked_add(1)?;
+        (self.drivers, self.key) = (after.checked_add(1)?, Some(key));
         Some(self.newest_driver())
     }
 
