@@ -26,6 +26,7 @@ mod sums;
 mod ticket;
 mod time;
 mod trace_id;
+mod violation;
 
 pub use condition::{Condition, Freshness, Oldest, Quorum};
 pub use durations::{CallDurations, DurationHistogram};

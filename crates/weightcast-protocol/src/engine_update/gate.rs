@@ -10,7 +10,7 @@ use crate::engine_update::order::{StepAnswer, StepOrder};
 use crate::engine_update::parameters::LiveParameters;
 use crate::engine_update::report::EngineReport;
 use crate::engine_update::step::{StepFailure, UpdateStep};
-use crate::server::Violation;
+use crate::violation::Violation;
 use crate::{Safeguard, Safeguards, Span, Version};
 
 /// What the worker has to do.

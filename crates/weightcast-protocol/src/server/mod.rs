@@ -53,6 +53,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::violation::Violation;
 pub use config::ServerConfig;
 pub use durability::offload::offload_name;
 pub use input::ServerInput;
@@ -62,7 +63,6 @@ pub use stores::retention::RetentionLoss;
 pub use stores::seeding::seed_name;
 pub use stores::stages::{CallStage, StageChange, StagedCall};
 pub use stores::trust::Trust;
-pub use stores::violation::Violation;
 pub use transfers::choose::Drawbacks;
 pub use views::inspect::Inspection;
 pub use views::preview::{Preview, PreviewedChoice};

@@ -14,7 +14,7 @@ use crate::engine_update::order::StepOrder;
 use crate::engine_update::outcome::UpdateOutcome;
 use crate::engine_update::report::EngineReport;
 use crate::engine_update::update::EngineUpdate;
-use crate::server::Violation;
+use crate::violation::Violation;
 use crate::{Safeguard, Time};
 
 /// Something that happens to a fleet's update.

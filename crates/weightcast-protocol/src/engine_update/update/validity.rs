@@ -2,7 +2,7 @@
 
 use crate::engine_update::course::touches;
 use crate::engine_update::update::{EngineUpdate, Heading};
-use crate::server::Violation;
+use crate::violation::Violation;
 
 impl EngineUpdate {
     /// Looks whether the machine is in a state that can be.

@@ -1,16 +1,6 @@
-//! An invariant that does not hold, and how to say so.
+//! How the server says that an invariant does not hold.
 
-use thiserror::Error;
-
-/// An invariant that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{invariant}: {detail}")]
-pub struct Violation {
-    /// The invariant's name, as in `docs/invariants.md`.
-    pub invariant: &'static str,
-    /// What is wrong.
-    pub detail: String,
-}
+pub(in crate::server) use crate::violation::Violation;
 
 /// A violation unless it `holds`.
 pub(in crate::server) fn ensure(
