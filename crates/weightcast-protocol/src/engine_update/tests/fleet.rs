@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use super::{LIFE, config, version};
 use crate::engine_update::{
     EngineReport, EngineState, FleetConfig, FleetEnd, FleetInput, FleetMember, FleetOutput,
-    FleetRegister, FleetResult, FleetTransaction, FleetUpdate, FleetVerdict, StepAnswer,
-    StepDeadlines, StepFailure, StepOrder, UpdateConfig, UpdateInput, UpdateStep,
+    FleetResult, FleetTransaction, FleetUpdate, FleetVerdict, StepAnswer, StepDeadlines,
+    StepFailure, StepOrder, UpdateConfig, UpdateInput, UpdateStep,
 };
-use crate::{Safeguards, Span, Time};
+use crate::{Span, Time};
 
 const TRANSACTION: FleetTransaction = FleetTransaction { driver: 1, number: 1 };
 
@@ -214,48 +214,10 @@ fn a_driver_that_takes_over_finishes_what_was_decided() {
     }
 }
 
+/// A fleet may go back to an earlier version: what is offered is known by its update, not by its number.
 #[test]
-fn the_first_verdict_counts_and_drivers_are_numbered() {
-    let mut register = FleetRegister::new(version(1), Safeguards::default());
-    assert_eq!((register.next_driver(), register.next_driver()), (1, 2));
-    assert_eq!(register.newest_driver(), 2);
-    let other = FleetTransaction { driver: 2, number: 2 };
-    use FleetVerdict::{Abort, Commit};
-    assert_eq!(register.decide(TRANSACTION, Abort, version(2)), Abort);
-    assert_eq!(register.decide(TRANSACTION, Commit, version(2)), Abort);
-    assert_eq!(register.version(), Some(version(1)));
-    assert_eq!(register.decide(other, Commit, version(3)), Commit);
-    assert_eq!(register.decide(other, Abort, version(3)), Commit);
-    assert_eq!(register.version(), Some(version(3)));
-    assert_eq!(
-        (register.verdict(TRANSACTION), register.verdict(other)),
-        (Some(Abort), Some(Commit))
-    );
-}
-
-/// The successor may have found no engine that remembers the update.
-#[test]
-fn a_driver_that_has_a_successor_commits_nothing_more() {
-    use FleetVerdict::{Abort, Commit};
-    let mut register = FleetRegister::new(version(1), Safeguards::default());
-    register.next_driver();
-    let committed = FleetTransaction { driver: 1, number: 2 };
-    assert_eq!(register.decide(committed, Commit, version(2)), Commit);
-    register.next_driver();
-    assert_eq!(register.decide(TRANSACTION, Commit, version(3)), Abort);
-    assert_eq!(register.decide(committed, Commit, version(2)), Commit, "what was decided stays");
-    assert_eq!(register.version(), Some(version(2)));
-}
-
-#[test]
-fn a_fleet_that_goes_back_is_at_the_earlier_version() {
-    let mut register = FleetRegister::new(version(1), Safeguards::default());
-    let (driver, commit) = (register.next_driver(), FleetVerdict::Commit);
-    let of = |number| FleetTransaction { driver, number };
-    register.decide(of(1), commit, version(3));
-    register.decide(of(2), commit, version(2));
-    register.decide(of(1), commit, version(3));
-    assert_eq!(register.version(), Some(version(2)));
+fn workers_of_two_updates_are_in_the_later_one() {
+    let of = |number| FleetTransaction { driver: 1, number };
     let report = |number, offered| EngineReport {
         transaction: Some(of(number)),
         offered: Some(version(offered)),

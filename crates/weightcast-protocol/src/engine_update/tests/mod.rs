@@ -3,6 +3,7 @@
 mod doubt;
 mod fleet;
 mod gate;
+mod register;
 mod update;
 
 use crate::engine_update::{
