@@ -1,8 +1,9 @@
 //! The server's machine under any sequence of frames, breaks and pauses of four streams.
 
+use weightcast_protocol::engine_update::{FleetQuestion, FleetTransaction, FleetVerdict};
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::server::{Server, ServerConfig};
-use weightcast_protocol::{ConnectionId, Span, Term, TermProof, Time};
+use weightcast_protocol::{ConnectionId, Epoch, Span, Term, TermProof, Time, Version};
 
 use crate::steps::{self, InputStep};
 
@@ -37,6 +38,9 @@ pub fn server(bytes: &[u8]) {
                 server.handle_probe(now, TermProof { term, ..TermProof::default() });
                 assert_eq!(server.term(), before);
             }
+            InputStep::Other(about, which) if which % 16 == 1 => {
+                ask_fleet(&mut server, about, which)
+            }
             InputStep::Broken(stream) | InputStep::Other(stream, _) => {
                 server.handle_disconnect(now, ConnectionId(u64::from(stream % STREAMS)));
             }
@@ -48,6 +52,26 @@ pub fn server(bytes: &[u8]) {
         while server.poll_output().is_some() {}
     }
     fall_quiet(server);
+}
+
+/// Somebody asks the register of the first model's fleet, twice: the answer is the same.
+fn ask_fleet(server: &mut Server, about: u8, which: u8) {
+    let first = server.snapshot(Time(0)).models.into_keys().next();
+    let model = first.unwrap_or_else(|| "policy".to_owned());
+    let state = server.ask_fleet(&model, FleetQuestion::State);
+    let (number, driver) = (u64::from(about), state.as_ref().map_or(0, |state| state.driver));
+    let question = match which / 16 % 4 {
+        0 => FleetQuestion::Number { key: number, heard: None },
+        1 => FleetQuestion::Number { key: number, heard: Some(driver) },
+        kind => FleetQuestion::Verdict {
+            transaction: FleetTransaction { driver, number },
+            wanted: if kind == 2 { FleetVerdict::Commit } else { FleetVerdict::Abort },
+            version: Version { epoch: Epoch(0), number },
+        },
+    };
+    let answer = server.ask_fleet(&model, question);
+    assert_eq!(answer, server.ask_fleet(&model, question));
+    assert_eq!(answer.is_ok(), state.is_ok());
 }
 
 /// With nobody there any more, every session's lease runs out and nothing is left to wait for.

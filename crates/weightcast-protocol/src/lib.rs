@@ -5,7 +5,8 @@
 //! Identifiers such as S3 or G2 name the invariants in `docs/invariants.md`.
 //!
 //! Read [`message`] first, then [`server`], then [`session`]. [`recording`] keeps the last minutes of either.
-//! [`engine_update`] stands apart: how inference engines take a new version in.
+//! [`engine_update`] stands apart: how inference engines take a new version in. The server keeps one thing of it, a
+//! fleet's register.
 
 #![forbid(unsafe_code)]
 

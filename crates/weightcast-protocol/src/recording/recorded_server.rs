@@ -1,8 +1,9 @@
 //! The inputs of a server, past its recorder.
 
+use crate::engine_update::{FleetAnswer, FleetQuestion};
 use crate::message::ClientMessage;
 use crate::recording::machine::RecordedMachine;
-use crate::server::{Server, ServerInput, StageChange};
+use crate::server::{FleetError, Server, ServerInput, StageChange};
 use crate::{CallError, ConnectionId, ContentDigest, TermProof, Time};
 
 impl RecordedMachine<Server> {
@@ -45,6 +46,20 @@ impl RecordedMachine<Server> {
     pub fn handle_probe(&mut self, now: Time, told: TermProof) -> Option<TermProof> {
         self.note(now, &ServerInput::Probe { told });
         self.noted().handle_probe(now, told)
+    }
+
+    /// [`Server::ask_fleet`]. The name has at most [`NAME_BYTES`](crate::limits::NAME_BYTES), since it is recorded.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub fn ask_fleet(
+        &mut self,
+        now: Time,
+        model: &str,
+        question: FleetQuestion,
+    ) -> Result<FleetAnswer, FleetError> {
+        self.note(now, &ServerInput::AskFleet { model: model.to_owned(), question });
+        self.noted().ask_fleet(model, question)
     }
 
     /// [`Server::poll_stage`], which changes nothing that counts: a recording has no stages.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine_update::FleetQuestion;
 use crate::message::{ClientMessage, Open};
 use crate::server::Server;
 use crate::{ConnectionId, ContentDigest, Nonce, TermProof, Ticket, TicketKey, Time};
@@ -42,11 +43,18 @@ pub enum ServerInput {
         /// What was shown.
         told: TermProof,
     },
+    /// [`Server::ask_fleet`].
+    AskFleet {
+        /// The model that the fleet serves.
+        model: String,
+        /// What its register is asked.
+        question: FleetQuestion,
+    },
 }
 
 impl Server {
-    /// Lets something happen. What [`Server::put_manifest`], [`Server::has_manifest`] and [`Server::handle_probe`] return
-    /// is for those who call them themselves.
+    /// Lets something happen. What [`Server::put_manifest`], [`Server::has_manifest`], [`Server::handle_probe`] and
+    /// [`Server::ask_fleet`] return is for those who call them themselves.
     pub fn take(&mut self, now: Time, input: ServerInput) {
         match input {
             ServerInput::Message { from, message } => self.handle(now, from, *message),
@@ -60,6 +68,7 @@ impl Server {
             }
             ServerInput::HasManifest { digest } => drop(self.has_manifest(now, digest)),
             ServerInput::Probe { told } => drop(self.handle_probe(now, told)),
+            ServerInput::AskFleet { model, question } => drop(self.ask_fleet(&model, question)),
         }
     }
 

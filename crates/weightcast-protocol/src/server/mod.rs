@@ -2,7 +2,7 @@
 //!
 //! The runtime calls, in any order:
 //! - inputs: [`Server::handle`], [`Server::handle_disconnect`], [`Server::handle_timeout`],
-//!   [`Server::put_manifest`]; all of them as values: [`ServerInput`];
+//!   [`Server::put_manifest`], [`Server::ask_fleet`]; all of them as values: [`ServerInput`];
 //! - then [`Server::poll_output`] until it is empty, doing what each output says;
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!
@@ -55,6 +55,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::violation::Violation;
 pub use config::ServerConfig;
+pub use dispatch::fleet::FleetError;
 pub use durability::offload::offload_name;
 pub use input::ServerInput;
 pub use output::ServerOutput;

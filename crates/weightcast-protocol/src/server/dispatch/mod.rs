@@ -2,10 +2,11 @@
 //!
 //! A group's call comes in (`transact`, `arrival`), starts and goes on (`steps`, `settling`,
 //! `line`) and runs out of time (`deadline`). `onward` does what rooms return for the rooms above
-//! them.
+//! them. `inputs` and `fleet` are what comes in beside messages.
 
 mod arrival;
 mod deadline;
+pub(in crate::server) mod fleet;
 mod inputs;
 mod line;
 mod onward;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine_update::FleetRegister;
 use crate::limits::DEPARTED;
 use crate::message::Listing;
 use crate::server::stores::observed::Observed;
@@ -42,6 +43,8 @@ pub(in crate::server) struct Model {
     pub(in crate::server) unshown: Unshown,
     /// Versions that cross to a datacentre in the background.
     pub(in crate::server) seeding: Seeding,
+    /// The register of the fleet that serves this model, once somebody has asked it.
+    pub(in crate::server) fleet: Option<FleetRegister>,
     /// The last listing that was made; valid while its revision is the model's.
     #[serde(skip)]
     pub(in crate::server) listed: Option<Arc<Listing>>,
