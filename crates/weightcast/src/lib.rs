@@ -58,6 +58,7 @@ pub use verify::{
     Verified, Watch, verify,
 };
 pub use weightcast_plan as plan;
+pub use weightcast_protocol::engine_update;
 pub use weightcast_protocol::message::Listing;
 pub use weightcast_protocol::{
     CallError, Condition, Freshness, Oldest, Quorum, Revision, Selector, Term, Version,

@@ -1,8 +1,10 @@
 //! Everything that happens to a session, and how its calls are answered.
 
 use std::sync::{Arc, mpsc as reply};
+use std::time::Duration;
 
 use tonic::Status;
+use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
 use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::{
     Attempt, CallError, Generation, Nonce, OpSeq, ShardSums, Span, Term, TermProof, Version,
@@ -130,6 +132,13 @@ pub(crate) enum Event {
     /// Answered with where the last minutes of the session were written.
     Record {
         reply: reply::Sender<Result<WrittenRecording, Error>>,
+    },
+    /// Answered with what the register of the model's fleet says, by the deadline.
+    AskFleet {
+        model: String,
+        question: FleetQuestion,
+        deadline: Duration,
+        reply: reply::Sender<Result<FleetAnswer, Error>>,
     },
     ReadDone {
         seq: OpSeq,

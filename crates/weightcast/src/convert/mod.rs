@@ -5,6 +5,7 @@ mod client;
 mod condition;
 pub(crate) mod count;
 mod error;
+mod fleet;
 mod frames;
 mod inspect;
 mod large;
@@ -14,6 +15,7 @@ mod ticket;
 mod values;
 
 pub(crate) use client::{client_frame, client_message};
+pub(crate) use fleet::{fleet_question, fleet_reply, fleet_request, fleet_told};
 pub(crate) use frames::Assembly;
 pub(crate) use inspect::{Inspected, inspect_reply, inspected, inspection};
 pub(crate) use large::{ByteMeter, Encoder, Hold};

@@ -8,9 +8,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::Sum;
+use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::recording::{Recording, RecordingCause, RecordingError};
-use weightcast_protocol::server::{Inspection, Preview, Server, ServerOutput, Snapshot, Why};
+use weightcast_protocol::server::{
+    FleetError, Inspection, Preview, Server, ServerOutput, Snapshot, Why,
+};
 use weightcast_protocol::{CallError, ConnectionId, ContentDigest, Term, TermProof};
 
 use super::admission::Pass;
@@ -44,6 +47,8 @@ pub(super) enum ActorInput {
     Inspect(String, String, Option<Sum>, oneshot::Sender<(Term, Inspection)>),
     /// Model, reader and source.
     Preview([String; 3], oneshot::Sender<Option<Preview>>),
+    /// Model, and what the register of its fleet is asked.
+    AskFleet(String, FleetQuestion, oneshot::Sender<Result<FleetAnswer, FleetError>>),
 }
 
 /// The actor's end of one stream. Dropping it ends the stream.
@@ -210,6 +215,9 @@ fn handle(
         }
         ActorInput::Preview([model, reader, source], reply) => {
             let _ = reply.send(machine.preview(&model, &reader, &source));
+        }
+        ActorInput::AskFleet(model, question, reply) => {
+            let _ = reply.send(machine.ask_fleet(now, &model, question));
         }
     }
 }

@@ -22,8 +22,8 @@ use super::status;
 use super::transfers::{self, Sent, Transfers, Turns};
 use super::visitor::VisitorCard;
 use crate::convert::{
-    client_message, content_digest, inspect_reply, inspected, preview_frame, sum, term_proof,
-    term_proof_frame,
+    client_message, content_digest, fleet_question, fleet_reply, inspect_reply, inspected,
+    preview_frame, sum, term_proof, term_proof_frame,
 };
 use crate::limits::{CLIENT_FRAME_BYTES, FRAME_BYTES, TRANSFER_PATIENCE};
 use crate::manifest;
@@ -257,6 +257,15 @@ impl ReferenceServer for Service {
         let asked = [model, reader, source];
         let preview = self.ask(|reply| ActorInput::Preview(asked, reply)).await?;
         Ok(Response::new(wire::PreviewReply { preview: preview.map(preview_frame) }))
+    }
+
+    async fn fleet(
+        &self,
+        request: Request<wire::FleetRequest>,
+    ) -> Result<Response<wire::FleetReply>, Status> {
+        let (model, question) = fleet_question(request.into_inner()).map_err(invalid)?;
+        let told = self.ask(|reply| ActorInput::AskFleet(model, question, reply)).await?;
+        Ok(Response::new(fleet_reply(told)))
     }
 
     async fn dial_back(

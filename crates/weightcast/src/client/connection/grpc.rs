@@ -18,9 +18,9 @@ use crate::error::Error;
 use crate::limits::{FRAME_BYTES, PAGE_BYTES, SOCKET_PATH_BYTES};
 use crate::wire::reference_server_client::ReferenceServerClient;
 use crate::wire::{
-    ClientFrame, DialBackReply, DialBackRequest, GetManifestRequest, InspectRequest, ManifestPage,
-    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, RecordReply, RecordRequest,
-    ServerFrame, StatusRequest, WhyRequest,
+    ClientFrame, DialBackReply, DialBackRequest, FleetReply, FleetRequest, GetManifestRequest,
+    InspectRequest, ManifestPage, Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest,
+    RecordReply, RecordRequest, ServerFrame, StatusRequest, WhyRequest,
 };
 
 /// How long one attempt to connect may take.
@@ -128,6 +128,11 @@ impl ControlPort for GrpcPort {
     fn preview(&self, request: PreviewRequest) -> Requested<PreviewReply> {
         let mut client = self.0.clone();
         Box::pin(async move { client.preview(request).await.map(Response::into_inner) })
+    }
+
+    fn fleet(&self, request: FleetRequest) -> Requested<FleetReply> {
+        let mut client = self.0.clone();
+        Box::pin(async move { client.fleet(request).await.map(Response::into_inner) })
     }
 
     fn dial_back(&self, request: DialBackRequest) -> Requested<DialBackReply> {

@@ -2,8 +2,10 @@
 //! questions.
 //!
 //! Each server is reached through a `port`; `grpc` is the port of real servers. `status` asks a
-//! server what it knows, `why` what a replica waits for; `questions` are those of the doctor.
+//! server what it knows, `why` what a replica waits for, `fleet` the register of a fleet; `questions` are those of the
+//! doctor.
 
+mod fleet;
 mod grpc;
 pub(super) mod port;
 mod questions;

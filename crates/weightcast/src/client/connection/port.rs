@@ -10,9 +10,9 @@ use tonic::Status;
 use weightcast_protocol::ContentDigest;
 
 use crate::wire::{
-    ClientFrame, DialBackReply, DialBackRequest, GetManifestRequest, InspectRequest, ManifestPage,
-    Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest, RecordReply, ServerFrame,
-    WhyRequest,
+    ClientFrame, DialBackReply, DialBackRequest, FleetReply, FleetRequest, GetManifestRequest,
+    InspectRequest, ManifestPage, Page, PreviewReply, PreviewRequest, ProbeReply, ProbeRequest,
+    RecordReply, ServerFrame, WhyRequest,
 };
 
 /// Replies that come one by one.
@@ -41,6 +41,10 @@ pub(crate) trait ControlPort: Send + Sync {
     /// What the choice of a source would come to. By default of a server that is older than this.
     fn preview(&self, _: PreviewRequest) -> Requested<PreviewReply> {
         Box::pin(ready(Err(Status::unimplemented("no previews"))))
+    }
+    /// Asks the register of a model's fleet. By default of a server that is older than this.
+    fn fleet(&self, _: FleetRequest) -> Requested<FleetReply> {
+        Box::pin(ready(Err(Status::unimplemented("no fleets"))))
     }
     /// Has the server connect to a port of this host. By default of a server that is older than this.
     fn dial_back(&self, _: DialBackRequest) -> Requested<DialBackReply> {

@@ -8,7 +8,7 @@ use weightcast_protocol::{Mac, Term};
 
 use super::*;
 use crate::client::connection::port::Requested;
-use crate::wire::{ManifestPage, ProbeReply, RecordReply, StatusReply};
+use crate::wire::{FleetReply, FleetRequest, ManifestPage, ProbeReply, RecordReply, StatusReply};
 
 /// The pages of a reply, each with the size that it names.
 type SaidPages = Vec<Result<(u64, Vec<u8>), Status>>;
@@ -29,6 +29,8 @@ pub(in crate::client) struct FakePort {
     probed: Mutex<Option<Requested<ProbeReply>>>,
     /// The last question about a replica.
     inspected: Arc<Mutex<Option<InspectRequest>>>,
+    /// What it says of its fleet, in turn; `None` is silence.
+    told: Mutex<VecDeque<Option<Result<FleetReply, Status>>>>,
 }
 
 impl FakePort {
@@ -38,6 +40,13 @@ impl FakePort {
 
     fn probed(reply: Requested<ProbeReply>) -> Self {
         Self { probed: Mutex::new(Some(reply)), ..Self::default() }
+    }
+
+    /// One that says this of its fleet, in turn, and then nothing.
+    pub(in crate::client) fn telling(
+        told: impl IntoIterator<Item = Option<Result<FleetReply, Status>>>,
+    ) -> Self {
+        Self { told: Mutex::new(told.into_iter().collect()), ..Self::default() }
     }
 
     fn next<T: Send + 'static>(
@@ -91,6 +100,14 @@ impl ControlPort for FakePort {
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {
         *self.inspected.lock().unwrap() = Some(request);
         self.next(|size, data| Page { size, data: data.into() })
+    }
+
+    fn fleet(&self, _: FleetRequest) -> Requested<FleetReply> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match self.told.lock().unwrap().pop_front().flatten() {
+            None => Box::pin(pending()),
+            Some(reply) => Box::pin(ready(reply)),
+        }
     }
 }
 

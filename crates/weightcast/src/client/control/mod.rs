@@ -183,6 +183,15 @@ impl Control {
                 let _ = reply.send(self.session.error().cloned());
             }
             Event::AwaitEnd { reply } => self.awaiting_end.push(reply),
+            Event::AskFleet { reply, .. } if self.over => {
+                let _ = reply.send(Err(self.gone().into()));
+            }
+            Event::AskFleet { model, question, deadline, reply } => {
+                let connection = self.connection.clone();
+                tokio::spawn(async move {
+                    let _ = reply.send(connection.ask_fleet(&model, question, deadline).await);
+                });
+            }
             Event::Record { reply } => {
                 let _ = reply.send(self.session.write(RecordingCause::Asked));
             }

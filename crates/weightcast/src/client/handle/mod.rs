@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::Span;
 use tracing::field::Empty;
+use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
 use weightcast_protocol::message::{Answer, Call, Listing};
 use weightcast_protocol::{CallError, Condition, Selector, Version};
 use weightcast_transport::Reading;
@@ -296,6 +297,24 @@ impl ShardHandle {
     pub fn record(&self) -> Result<WrittenRecording, Error> {
         let (reply, answer) = reply::channel();
         self.send(Event::Record { reply })?;
+        self.receive(&answer, None)?.ok_or_else(|| Error::misuse("the handle is closed"))?
+    }
+
+    /// Asks the register of the fleet that serves this handle's model, which the reference server keeps: who drives, and
+    /// which verdict on an update counts. Not a call of the group: each shard may ask by itself. While the server is away
+    /// or another one takes over, it is asked again.
+    ///
+    /// # Errors
+    /// [`CallError::ServerUnreachable`] if no server that acts has answered within the deadline; a verdict may have been
+    /// written all the same, and counts. The handle's own error if its session is over.
+    pub fn ask_fleet(
+        &self,
+        question: FleetQuestion,
+        deadline: Duration,
+    ) -> Result<FleetAnswer, Error> {
+        let (reply, answer) = reply::channel();
+        let model = self.model.clone();
+        self.send(Event::AskFleet { model, question, deadline, reply })?;
         self.receive(&answer, None)?.ok_or_else(|| Error::misuse("the handle is closed"))?
     }
 

@@ -15,11 +15,12 @@ use weightcast_protocol::{ConnectionId, ContentDigest, Span, Time};
 
 use crate::client::connection::port::{ControlPort, Incoming, Requested};
 use crate::convert::{
-    ByteMeter, Encoder, inspect_reply, inspected, sum, term_proof, term_proof_frame,
+    ByteMeter, Encoder, fleet_question, fleet_reply, inspect_reply, inspected, sum, term_proof,
+    term_proof_frame,
 };
 use crate::wire::{
-    ClientFrame, GetManifestRequest, InspectRequest, ManifestPage, Page, ProbeReply, ProbeRequest,
-    RecordReply, ServerFrame, WhyRequest,
+    ClientFrame, FleetReply, FleetRequest, GetManifestRequest, InspectRequest, ManifestPage, Page,
+    ProbeReply, ProbeRequest, RecordReply, ServerFrame, WhyRequest,
 };
 
 /// The servers, and what leads to them.
@@ -255,6 +256,13 @@ impl ControlPort for VirtualPort {
 
     fn why(&self, _: WhyRequest) -> Requested<Incoming<Page>> {
         self.answer(|_, _| Err(Status::unimplemented("nobody asks here")))
+    }
+
+    fn fleet(&self, request: FleetRequest) -> Requested<FleetReply> {
+        self.answer(|server, _| {
+            let (model, question) = fleet_question(request).expect("a question");
+            Ok(fleet_reply(server.ask_fleet(&model, question)))
+        })
     }
 
     fn inspect(&self, request: InspectRequest) -> Requested<Incoming<Page>> {

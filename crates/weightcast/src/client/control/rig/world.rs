@@ -359,6 +359,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Event::SeedFailed { .. } => "seed failed",
         Event::AwaitEnd { .. } => "await end",
         Event::Record { .. } => "record",
+        Event::AskFleet { .. } => "ask fleet",
         Event::ReadDone { .. } => "read done",
         Event::Installed { .. } => "installed",
     }

@@ -1,0 +1,188 @@
+//! Questions to the register of a fleet, and its answers.
+
+use weightcast_protocol::engine_update::{
+    FleetAnswer, FleetQuestion, FleetTransaction, FleetVerdict,
+};
+use weightcast_protocol::limits::NAME_BYTES;
+use weightcast_protocol::server::FleetError;
+
+use super::values::{version, version_frame};
+use super::{MalformedMessage, need};
+use crate::wire;
+use crate::wire::fleet_reply::Reply;
+use crate::wire::fleet_request::Question;
+
+/// To a request.
+pub(crate) fn fleet_request(model: &str, question: FleetQuestion) -> wire::FleetRequest {
+    let question = match question {
+        FleetQuestion::State => Question::State(wire::FleetState {}),
+        FleetQuestion::Number { key, heard } => Question::Number(wire::FleetNumber { key, heard }),
+        FleetQuestion::Verdict { transaction, wanted, version } => {
+            Question::Decision(wire::FleetDecision {
+                transaction: Some(wire::FleetTransaction {
+                    driver: transaction.driver,
+                    number: transaction.number,
+                }),
+                wanted: verdict_frame(wanted),
+                version: Some(version_frame(version)),
+            })
+        }
+    };
+    wire::FleetRequest { model: model.to_owned(), question: Some(question) }
+}
+
+/// From a request: the model, and what is asked.
+pub(crate) fn fleet_question(
+    request: wire::FleetRequest,
+) -> Result<(String, FleetQuestion), MalformedMessage> {
+    if request.model.len() > NAME_BYTES {
+        return Err(MalformedMessage("the model's name is too long"));
+    }
+    let question = match need(request.question, "question")? {
+        Question::State(_) => FleetQuestion::State,
+        Question::Number(wire::FleetNumber { key, heard }) => FleetQuestion::Number { key, heard },
+        Question::Decision(of) => {
+            let wire::FleetTransaction { driver, number } = need(of.transaction, "transaction")?;
+            FleetQuestion::Verdict {
+                transaction: FleetTransaction { driver, number },
+                wanted: verdict(of.wanted)?,
+                version: version(of.version)?,
+            }
+        }
+    };
+    Ok((request.model, question))
+}
+
+/// To a reply.
+pub(crate) fn fleet_reply(told: Result<FleetAnswer, FleetError>) -> wire::FleetReply {
+    let reply = match told {
+        Ok(answer) => Reply::Answer(wire::FleetAnswer {
+            driver: answer.driver,
+            superseded: answer.superseded,
+            version: answer.version.map(version_frame),
+            verdict: answer.verdict.map(verdict_frame),
+        }),
+        Err(FleetError::Passive) => Reply::Passive(true),
+        Err(FleetError::NoModel { .. }) => Reply::NoModel(true),
+    };
+    wire::FleetReply { reply: Some(reply) }
+}
+
+/// From a reply about this model.
+pub(crate) fn fleet_told(
+    model: &str,
+    reply: wire::FleetReply,
+) -> Result<Result<FleetAnswer, FleetError>, MalformedMessage> {
+    Ok(match need(reply.reply, "reply")? {
+        Reply::Answer(answer) => Ok(FleetAnswer {
+            driver: answer.driver,
+            superseded: answer.superseded,
+            version: answer.version.map(|of| version(Some(of))).transpose()?,
+            verdict: answer.verdict.map(verdict).transpose()?,
+        }),
+        Reply::Passive(_) => Err(FleetError::Passive),
+        Reply::NoModel(_) => Err(FleetError::NoModel { model: model.to_owned() }),
+    })
+}
+
+fn verdict_frame(of: FleetVerdict) -> i32 {
+    match of {
+        FleetVerdict::Commit => wire::FleetVerdict::Commit as i32,
+        FleetVerdict::Abort => wire::FleetVerdict::Abort as i32,
+    }
+}
+
+fn verdict(of: i32) -> Result<FleetVerdict, MalformedMessage> {
+    match wire::FleetVerdict::try_from(of) {
+        Ok(wire::FleetVerdict::Commit) => Ok(FleetVerdict::Commit),
+        Ok(wire::FleetVerdict::Abort) => Ok(FleetVerdict::Abort),
+        Ok(wire::FleetVerdict::Unspecified) | Err(_) => Err(MalformedMessage("unknown verdict")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use weightcast_protocol::{Epoch, Version};
+
+    use super::*;
+
+    const VERSION: Version = Version { epoch: Epoch(3), number: 4 };
+
+    fn questions() -> Vec<FleetQuestion> {
+        let verdict = |wanted| FleetQuestion::Verdict {
+            transaction: FleetTransaction { driver: 1, number: u64::MAX },
+            wanted,
+            version: VERSION,
+        };
+        vec![
+            FleetQuestion::State,
+            FleetQuestion::Number { key: 5, heard: None },
+            FleetQuestion::Number { key: 0, heard: Some(0) },
+            FleetQuestion::Number { key: 5, heard: Some(u64::MAX) },
+            verdict(FleetVerdict::Commit),
+            verdict(FleetVerdict::Abort),
+        ]
+    }
+
+    #[test]
+    fn a_question_goes_over_the_wire_and_comes_back_as_it_was() {
+        for question in questions() {
+            let bytes = fleet_request("policy", question).encode_to_vec();
+            let heard = wire::FleetRequest::decode(&*bytes).expect("it was encoded");
+            let heard = fleet_question(heard).expect("it makes sense");
+            assert_eq!(heard, ("policy".to_owned(), question));
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_over_the_wire_and_comes_back_as_it_was() {
+        let verdicts = [None, Some(FleetVerdict::Commit), Some(FleetVerdict::Abort)];
+        let mut told =
+            vec![Err(FleetError::Passive), Err(FleetError::NoModel { model: "policy".into() })];
+        for verdict in verdicts {
+            for (superseded, version) in [(false, None), (true, Some(VERSION))] {
+                told.push(Ok(FleetAnswer { driver: 7, superseded, version, verdict }));
+            }
+        }
+        for told in told {
+            let bytes = fleet_reply(told.clone()).encode_to_vec();
+            let heard = wire::FleetReply::decode(&*bytes).expect("it was encoded");
+            assert_eq!(fleet_told("policy", heard).expect("it makes sense"), told);
+        }
+    }
+
+    #[test]
+    fn a_question_that_lacks_a_part_or_has_an_unknown_one_is_refused() {
+        let whole = || fleet_request("policy", questions()[4]);
+        let with = |change: fn(&mut wire::FleetDecision)| {
+            let mut request = whole();
+            let Some(Question::Decision(of)) = &mut request.question else { unreachable!() };
+            change(of);
+            request
+        };
+        for wrong in [
+            wire::FleetRequest { question: None, ..whole() },
+            wire::FleetRequest { model: "m".repeat(NAME_BYTES + 1), ..whole() },
+            with(|of| of.transaction = None),
+            with(|of| of.version = None),
+            with(|of| of.wanted = 0),
+            with(|of| of.wanted = 3),
+            with(|of| of.wanted = -1),
+        ] {
+            assert!(fleet_question(wrong).is_err());
+        }
+        let longest = wire::FleetRequest { model: "m".repeat(NAME_BYTES), ..whole() };
+        assert!(fleet_question(longest).is_ok() && fleet_question(whole()).is_ok());
+    }
+
+    #[test]
+    fn an_answer_that_makes_no_sense_is_refused() {
+        let with = |verdict| wire::FleetReply {
+            reply: Some(Reply::Answer(wire::FleetAnswer { verdict, ..Default::default() })),
+        };
+        assert!(fleet_told("policy", wire::FleetReply { reply: None }).is_err());
+        assert!([Some(0), Some(3)].into_iter().all(|of| fleet_told("policy", with(of)).is_err()));
+        assert!(fleet_told("policy", with(None)).is_ok());
+    }
+}
