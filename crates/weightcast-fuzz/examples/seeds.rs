@@ -6,17 +6,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weightcast::fuzzing::{client_frame, inspection, manifest_of, server_frame};
+use weightcast::fuzzing::{client_frame, fleet_seeds, inspection, manifest_of, server_frame};
 use weightcast_fuzz::{InputStep, encode, stored_plan_seed};
 use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
+use weightcast_protocol::engine_update::{
+    FleetAnswer, FleetQuestion, FleetTransaction, FleetVerdict,
+};
 use weightcast_protocol::limits::{SERVER_REEL, SESSION_REEL};
 use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
 use weightcast_protocol::recording::{RecordedMachine, RecordingCause};
-use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
+use weightcast_protocol::server::{FleetError, Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
-    ConnectionId, ContentDigest, ExportId, Generation, PROTOCOL, Selector, SessionId, ShardSums,
-    Span, Time,
+    ConnectionId, ContentDigest, Epoch, ExportId, Generation, PROTOCOL, Selector, SessionId,
+    ShardSums, Span, Time, Version,
 };
 
 fn main() -> std::io::Result<()> {
@@ -47,7 +50,26 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
+    fleet().iter().flatten().try_for_each(|bytes| write("fleet", bytes))?;
     talk.inspected.iter().try_for_each(|bytes| write("inspect_reply", bytes))
+}
+
+/// Questions of each kind to the register of a fleet, and answers of each kind.
+fn fleet() -> [[Vec<u8>; 2]; 3] {
+    let transaction = FleetTransaction { driver: 7, number: 1 };
+    let (wanted, version) = (FleetVerdict::Commit, Version { epoch: Epoch(0), number: 4 });
+    let told = FleetAnswer {
+        driver: 7,
+        superseded: false,
+        version: Some(version),
+        verdict: Some(FleetVerdict::Abort),
+    };
+    let no_model = FleetError::NoModel { model: "policy".to_owned() };
+    [
+        fleet_seeds(FleetQuestion::State, Err(FleetError::Passive)),
+        fleet_seeds(FleetQuestion::Number { key: 5, heard: Some(7) }, Err(no_model)),
+        fleet_seeds(FleetQuestion::Verdict { transaction, wanted, version }, Ok(told)),
+    ]
 }
 
 fn save(corpora: &Path, target: &str, number: u32, bytes: &[u8]) -> std::io::Result<()> {

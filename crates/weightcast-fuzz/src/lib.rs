@@ -22,12 +22,13 @@ pub use weightcast_transport::fuzzing::{frame, handshake};
 pub type FuzzTarget = fn(&[u8]);
 
 /// Everything that is fuzzed, by the name of its corpus.
-pub const TARGETS: [(&str, FuzzTarget); 11] = [
+pub const TARGETS: [(&str, FuzzTarget); 12] = [
     ("frame", frame),
     ("handshake", handshake),
     ("client_message", client_message),
     ("server_message", server_message),
     ("inspect_reply", inspect_reply),
+    ("fleet", fleet),
     ("manifest", manifest),
     ("plan", plan),
     ("stored_plan", stored_plan),
@@ -49,6 +50,11 @@ pub fn server_message(bytes: &[u8]) {
 /// What a server tells of a replica.
 pub fn inspect_reply(bytes: &[u8]) {
     weightcast::fuzzing::inspect_reply(bytes);
+}
+
+/// A question to the register of a fleet, or an answer.
+pub fn fleet(bytes: &[u8]) {
+    weightcast::fuzzing::fleet(bytes);
 }
 
 /// A layout's manifest.

@@ -3,8 +3,9 @@
 use prost::Message;
 use weightcast_plan::Layout;
 use weightcast_protocol::Term;
+use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
-use weightcast_protocol::server::Inspection;
+use weightcast_protocol::server::{FleetError, Inspection};
 
 use crate::error::Error;
 use crate::{convert, manifest, wire};
@@ -48,6 +49,35 @@ pub fn inspect_reply(bytes: &[u8]) -> bool {
     let again = wire::InspectReply::decode(&*again).expect("our own replies decode");
     assert_eq!(convert::inspection(again).ok().as_ref(), Some(&seen));
     true
+}
+
+/// Decodes a question to the register of a fleet, as the server takes it from a stranger, and an answer to one. False if
+/// the bytes are neither.
+///
+/// # Panics
+/// If either is not the same after another trip over the wire.
+pub fn fleet(bytes: &[u8]) -> bool {
+    let asked = wire::FleetRequest::decode(bytes).ok();
+    let asked = asked.and_then(|request| convert::fleet_question(request).ok());
+    if let Some((model, question)) = &asked {
+        let again = convert::fleet_question(convert::fleet_request(model, *question)).ok();
+        assert_eq!(again, asked);
+    }
+    let told = |reply| convert::fleet_told("policy", reply).ok();
+    let heard = wire::FleetReply::decode(bytes).ok().and_then(told);
+    if let Some(answer) = &heard {
+        assert_eq!(told(convert::fleet_reply(answer.clone())).as_ref(), Some(answer));
+    }
+    asked.is_some() || heard.is_some()
+}
+
+/// The encoded question and answer: for corpora.
+pub fn fleet_seeds(
+    question: FleetQuestion,
+    answer: Result<FleetAnswer, FleetError>,
+) -> [Vec<u8>; 2] {
+    let question = convert::fleet_request("policy", question).encode_to_vec();
+    [question, convert::fleet_reply(answer).encode_to_vec()]
 }
 
 /// The encoded reply that tells of this inspection.
