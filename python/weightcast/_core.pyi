@@ -349,7 +349,48 @@ class Handle:
     @property
     def progress_total(self) -> int: ...
     def record(self) -> Path: ...
+    def ask_fleet(self, question_json: str, deadline: float = 10.0) -> str:
+        """Asks the register of the model's fleet: a `FleetQuestion` as JSON, such as `"State"` or
+        `{"Number": {"key": 5, "heard": null}}`; the answer is a `FleetAnswer`."""
+
     def close(self, deadline: float) -> None: ...
+
+@final
+class EngineGate:
+    """The gate in a worker of an engine: which orders it obeys, and whether it may serve. Pure: it does nothing by
+    itself. Arguments and results that are structures are JSON, as the Rust types are written by serde.
+
+    Steps are taken by one thread. Any thread may ask."""
+
+    def __init__(self, life: int, holds: str | None, driver: int) -> None:
+        """`life`: another one whenever the engine starts, the same at all of its workers. `holds`: the `Version` that was
+        loaded. `driver`: the newest one that the register has numbered; earlier ones have no say."""
+
+    def handle_order(self, order_json: str) -> None:
+        """A `StepOrder` came in; `poll_output` has what to do."""
+
+    def handle_performed(self, attempt_json: str, failure: str | None = None) -> None:
+        """The step with this `UpdateAttempt` was taken, or failed: "layouts", "source", "digest", "engine", ..."""
+
+    def handle_slept(self) -> None: ...
+    def handle_woken(self) -> None: ...
+    def poll_output(self) -> str | None:
+        """The next `GateOutput`: `{"Perform": StepOrder}` or `{"Answer": {"attempt": ..., "answer": ...}}`."""
+
+    def may_act(self, attempt_json: str) -> bool:
+        """Whether the step with this number may make its next change."""
+
+    def may_serve(self) -> bool:
+        """Whether the worker may run a forward pass."""
+
+    def report(self) -> str:
+        """What the worker is: an `EngineReport`."""
+
+    def busy(self) -> float:
+        """Seconds that a driver waits for the step that is being taken; 0.0 if none is."""
+
+    def stamp(self) -> str | None:
+        """The `Version` that tokens are stamped with."""
 
 @final
 class Server:

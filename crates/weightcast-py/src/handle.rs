@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
+use weightcast::engine_update::FleetQuestion;
 use weightcast::{Condition, Error, Interrupted, LayoutSource, Revision, ShardHandle, Term};
 
 use crate::arguments::{self, seconds};
@@ -14,6 +15,7 @@ use crate::errors::{exception, locate};
 use crate::exit::{close_at_exit, detached, is_left};
 use crate::layout::PyLayout;
 use crate::listing::PyListing;
+use crate::machines::{from_json, to_json};
 use crate::options::PyOptions;
 use crate::updated::PyUpdated;
 use crate::watch::watched;
@@ -228,6 +230,14 @@ impl PyHandle {
     /// Where the last minutes of the session were written.
     fn record(&self, py: Python<'_>) -> PyResult<PathBuf> {
         self.call(py, |handle| Ok(handle.record()?.path))
+    }
+
+    /// Asks the register of the model's fleet; question and answer as JSON.
+    #[pyo3(signature = (question_json, deadline = 10.0))]
+    fn ask_fleet(&self, py: Python<'_>, question_json: &str, deadline: f64) -> PyResult<String> {
+        let question: FleetQuestion = from_json("question_json", question_json)?;
+        let deadline = seconds(deadline)?;
+        to_json(&self.call(py, |handle| handle.ask_fleet(question, deadline))?)
     }
 
     fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {

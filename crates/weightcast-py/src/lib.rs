@@ -8,6 +8,7 @@ mod handle;
 mod layout;
 mod listing;
 mod logs;
+mod machines;
 mod metrics;
 mod options;
 mod record;
@@ -39,6 +40,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<verdict::PyHeldBy>()?;
     module.add_class::<why::PyWhy>()?;
     module.add_class::<doctor::PyCheck>()?;
+    module.add_class::<machines::PyEngineGate>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;
     module.add_function(wrap_pyfunction!(status::status, module)?)?;

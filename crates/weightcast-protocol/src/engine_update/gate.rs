@@ -14,7 +14,7 @@ use crate::violation::Violation;
 use crate::{Safeguard, Safeguards, Span, Version};
 
 /// What the worker has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GateOutput {
     /// Take this step, and report its end with [`EngineGate::handle_performed`]. Before each change that the step makes,
     /// ask [`EngineGate::may_act`].

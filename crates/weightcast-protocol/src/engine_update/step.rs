@@ -98,6 +98,23 @@ pub enum StepFailure {
 }
 
 impl StepFailure {
+    /// Every failure.
+    pub const ALL: [StepFailure; 8] = [
+        StepFailure::Layouts,
+        StepFailure::Source,
+        StepFailure::Digest,
+        StepFailure::Engine,
+        StepFailure::Asleep,
+        StepFailure::Fenced,
+        StepFailure::OtherLife,
+        StepFailure::OutOfOrder,
+    ];
+
+    /// The failure of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|failure| failure.name() == name)
+    }
+
     /// The failure's name, as programs read it.
     pub const fn name(self) -> &'static str {
         match self {

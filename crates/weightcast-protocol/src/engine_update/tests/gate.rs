@@ -206,3 +206,11 @@ fn an_order_for_another_life_has_no_effect() {
     let asked = StepOrder { life: None, ..order(Inspect, 1, InstallMeans::Staged) };
     assert!(matches!(take(&mut gate, asked), Some(StepAnswer::Inspected(_))));
 }
+
+#[test]
+fn a_failure_is_found_by_its_name() {
+    for failure in StepFailure::ALL {
+        assert_eq!(StepFailure::named(failure.name()), Some(failure));
+    }
+    assert_eq!(StepFailure::named("Layouts"), None);
+}
