@@ -357,25 +357,29 @@ class Handle:
 
 @final
 class EngineGate:
-    """The gate in a worker of an engine: which orders it obeys, and whether it may serve. Pure: it does nothing by
-    itself. Arguments and results that are structures are JSON, as the Rust types are written by serde.
+    """The gate in a worker of an engine: which orders it obeys, and whether it may serve. Pure: it does
+    nothing by itself. Arguments and results that are structures are JSON, as the Rust types are written
+    by serde.
 
     Steps are taken by one thread. Any thread may ask."""
 
     def __init__(self, life: int, holds: str | None, driver: int) -> None:
-        """`life`: another one whenever the engine starts, the same at all of its workers. `holds`: the `Version` that was
-        loaded. `driver`: the newest one that the register has numbered; earlier ones have no say."""
+        """`life`: another one whenever the engine starts, the same at all of its workers. `holds`: the
+        `Version` that was loaded. `driver`: the newest one that the register has numbered; earlier ones
+        have no say."""
 
     def handle_order(self, order_json: str) -> None:
         """A `StepOrder` came in; `poll_output` has what to do."""
 
     def handle_performed(self, attempt_json: str, failure: str | None = None) -> None:
-        """The step with this `UpdateAttempt` was taken, or failed: "layouts", "source", "digest", "engine", ..."""
+        """The step with this `UpdateAttempt` was taken, or failed: "layouts", "source", "digest",
+        "engine", ..."""
 
     def handle_slept(self) -> None: ...
     def handle_woken(self) -> None: ...
     def poll_output(self) -> str | None:
-        """The next `GateOutput`: `{"Perform": StepOrder}` or `{"Answer": {"attempt": ..., "answer": ...}}`."""
+        """The next `GateOutput`: `{"Perform": StepOrder}`, or
+        `{"Answer": {"attempt": ..., "answer": ...}}`."""
 
     def may_act(self, attempt_json: str) -> bool:
         """Whether the step with this number may make its next change."""
