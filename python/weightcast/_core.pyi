@@ -356,6 +356,31 @@ class Handle:
     def close(self, deadline: float) -> None: ...
 
 @final
+class FleetDriver:
+    """What drives engines: asks them what they are, ends what a lost driver has left, and brings them to a
+    version. Pure: it does nothing by itself. Structures are JSON, as the Rust types are written by serde;
+    times are nanoseconds of any clock that goes on."""
+
+    def __init__(self, config_json: str) -> None:
+        """A `DriverConfig`."""
+
+    def bring(self, now: int, version: str | None, engines: dict[int, int]) -> bool:
+        """Brings engines, by number with their workers, to a `Version`; None: to the fleet's own. False:
+        the driver is still at its former work."""
+
+    def handle(self, now: int, input_json: str) -> None:
+        """A `DriverInput`."""
+
+    def handle_timeout(self, now: int) -> None: ...
+    def poll_output(self) -> str | None:
+        """The next `DriverOutput`."""
+
+    def next_timeout(self) -> int | None:
+        """When to call `handle_timeout`."""
+
+    def is_idle(self) -> bool: ...
+
+@final
 class EngineGate:
     """The gate in a worker of an engine: which orders it obeys, and whether it may serve. Pure: it does
     nothing by itself. Arguments and results that are structures are JSON, as the Rust types are written
@@ -363,10 +388,10 @@ class EngineGate:
 
     Steps are taken by one thread. Any thread may ask."""
 
-    def __init__(self, life: int, holds: str | None, driver: int) -> None:
+    def __init__(self, life: int, holds: str | None, driver: int, serving: bool = False) -> None:
         """`life`: another one whenever the engine starts, the same at all of its workers. `holds`: the
         `Version` that was loaded. `driver`: the newest one that the register has numbered; earlier ones
-        have no say."""
+        have no say. `serving`: it serves what it has loaded, and no driver has to admit it."""
 
     def handle_order(self, order_json: str) -> None:
         """A `StepOrder` came in; `poll_output` has what to do."""

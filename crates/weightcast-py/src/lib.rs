@@ -41,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<why::PyWhy>()?;
     module.add_class::<doctor::PyCheck>()?;
     module.add_class::<machines::PyEngineGate>()?;
+    module.add_class::<machines::PyFleetDriver>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;
     module.add_function(wrap_pyfunction!(status::status, module)?)?;

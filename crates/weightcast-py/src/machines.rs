@@ -1,12 +1,14 @@
 //! Machines of engine updates. They are pure: Python brings their inputs, and does what their outputs say. Structures
 //! come and go as JSON, in the form that serde gives their Rust types.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weightcast::engine_update::{EngineGate, StepFailure};
+use weightcast::Time;
+use weightcast::engine_update::{EngineGate, FleetDriver, StepFailure};
 
 use crate::errors::Misuse;
 
@@ -38,10 +40,11 @@ pub(crate) struct PyEngineGate(Mutex<EngineGate>);
 #[pymethods]
 impl PyEngineGate {
     #[new]
-    fn new(life: u64, holds: Option<&str>, driver: u64) -> PyResult<Self> {
+    #[pyo3(signature = (life, holds, driver, serving = false))]
+    fn new(life: u64, holds: Option<&str>, driver: u64, serving: bool) -> PyResult<Self> {
         let holds = holds.map(|holds| from_json("holds", holds)).transpose()?;
         let gate = EngineGate::new(life, holds, driver, Default::default());
-        Ok(Self(Mutex::new(gate)))
+        Ok(Self(Mutex::new(if serving { gate.serving() } else { gate })))
     }
 
     fn handle_order(&self, order_json: &str) -> PyResult<()> {
@@ -97,6 +100,59 @@ impl PyEngineGate {
 impl PyEngineGate {
     /// The machine, for one short call: the GIL is kept.
     fn gate(&self) -> MutexGuard<'_, EngineGate> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What drives engines.
+#[pyclass(frozen, name = "FleetDriver", module = "weightcast._core")]
+pub(crate) struct PyFleetDriver(Mutex<FleetDriver>);
+
+#[pymethods]
+impl PyFleetDriver {
+    #[new]
+    fn new(config_json: &str) -> PyResult<Self> {
+        let config = from_json("config_json", config_json)?;
+        Ok(Self(Mutex::new(FleetDriver::new(config))))
+    }
+
+    fn bring(
+        &self,
+        now: u64,
+        version: Option<&str>,
+        engines: BTreeMap<u32, u32>,
+    ) -> PyResult<bool> {
+        let version = version.map(|version| from_json("version", version)).transpose()?;
+        Ok(self.driver().bring(Time(now), version, engines))
+    }
+
+    fn handle(&self, now: u64, input_json: &str) -> PyResult<()> {
+        let input = from_json("input_json", input_json)?;
+        self.driver().handle(Time(now), input);
+        Ok(())
+    }
+
+    fn handle_timeout(&self, now: u64) {
+        self.driver().handle_timeout(Time(now));
+    }
+
+    fn poll_output(&self) -> PyResult<Option<String>> {
+        let output = self.driver().poll_output();
+        output.map(|output| to_json(&output)).transpose()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        self.driver().next_timeout().map(|time| time.0)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.driver().is_idle()
+    }
+}
+
+impl PyFleetDriver {
+    /// The machine, for one short call: the GIL is kept.
+    fn driver(&self) -> MutexGuard<'_, FleetDriver> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

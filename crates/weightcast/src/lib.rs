@@ -61,6 +61,6 @@ pub use weightcast_plan as plan;
 pub use weightcast_protocol::engine_update;
 pub use weightcast_protocol::message::Listing;
 pub use weightcast_protocol::{
-    CallError, Condition, Freshness, Oldest, Quorum, Revision, Selector, Term, Version,
+    CallError, Condition, Freshness, Oldest, Quorum, Revision, Selector, Term, Time, Version,
 };
 pub use weightcast_transport as transport;

@@ -93,7 +93,7 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         what: "an engine that starts obeys drivers that were lost before",
         found_by: &["E4", "E7"],
         off: &[Safeguard::StartFenced],
-        scenario: split,
+        scenario: overtaken,
     },
     UpdateMutant {
         name: "caches_kept",
@@ -229,6 +229,13 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: fleet,
     },
     UpdateMutant {
+        name: "lost_register_denies",
+        what: "a register that was lost says of a verdict that there was none",
+        found_by: &["E4"],
+        off: &[Safeguard::LostUnsaid, Safeguard::NewestCommits],
+        scenario: forgotten,
+    },
+    UpdateMutant {
         name: "unadmitted+held_unverified",
         what: "an engine that starts or wakes serves what it has",
         found_by: &["E4"],
@@ -282,12 +289,24 @@ fn split(options: UpdateOptions) -> UpdateOptions {
     options.with(UpdateFault::DriverSplit, 12).with(UpdateFault::EngineDies, 12)
 }
 
+/// The same, with an engine that drivers wait for while others come.
+fn overtaken(options: UpdateOptions) -> UpdateOptions {
+    let options = split(options).with(UpdateFault::DriverSplit, 40);
+    options.with(UpdateFault::EngineDies, 40).with(UpdateFault::LinkCut, 40)
+}
+
 /// A fleet that is updated often, and only has the faults that a mutant needs.
 fn steady(options: UpdateOptions) -> UpdateOptions {
     let publish_every = Span::from_millis(1_200);
     let mut options = UpdateOptions { publish_every, rollbacks: 0, install: 1, ..fleet(options) };
     options.faults.clear();
     options
+}
+
+/// Drivers are lost, and what was written down with them.
+fn forgotten(options: UpdateOptions) -> UpdateOptions {
+    let options = steady(options).with(UpdateFault::DriverDies, 12);
+    options.with(UpdateFault::RegisterLost, 12).with(UpdateFault::LinkCut, 12)
 }
 
 /// Caches must not outlive an update.

@@ -84,6 +84,13 @@ impl EngineGate {
         }
     }
 
+    /// The same, of an engine that takes part from now on and serves what it has loaded: nobody has to admit it.
+    pub fn serving(mut self) -> Self {
+        self.paused = false;
+        self.live.held().into_iter().for_each(|held| self.live.finish(UpdateStep::Verify, held));
+        self
+    }
+
     /// An order came in.
     pub fn handle_order(&mut self, order: StepOrder) {
         let attempt = order.attempt;

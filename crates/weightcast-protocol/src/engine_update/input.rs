@@ -1,11 +1,13 @@
 //! What happens to an update, and what its driver has to do.
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine_update::attempt::UpdateAttempt;
 use crate::engine_update::order::{StepAnswer, StepOrder};
 use crate::engine_update::outcome::UpdateOutcome;
 
 /// Something that happens to an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(
     clippy::large_enum_variant,
     reason = "one at a time, and on the stack: a report is not worth a box"
@@ -33,7 +35,7 @@ pub enum UpdateInput {
 }
 
 /// What the driver has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UpdateOutput {
     /// Send this order to every worker, and again until the worker answers or the order is abandoned.
     Run(StepOrder),

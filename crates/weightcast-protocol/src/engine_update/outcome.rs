@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine_update::report::EngineReport;
 use crate::engine_update::step::{StepFailure, UpdateStep};
-use crate::{Span, Version};
+use crate::{Epoch, Span, Version};
+
+/// What an engine serves that has loaded its weights by itself, before any driver has come. No run has this number.
+pub const LOADED: Version = Version { epoch: Epoch(0), number: 0 };
 
 /// What an engine is after an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

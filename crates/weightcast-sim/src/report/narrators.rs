@@ -66,6 +66,9 @@ impl Narrated for Server {
             ServerInput::Probe { told: proof } => {
                 told("server", format!("is shown term {}", proof.term))
             }
+            ServerInput::AskFleet { model, question } => {
+                told("server", format!("is asked for the fleet of {model}: {question:?}"))
+            }
             ServerInput::Timeout | ServerInput::HasManifest { .. } => None,
         }
     }

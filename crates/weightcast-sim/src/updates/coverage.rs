@@ -63,6 +63,12 @@ update_points! {
     RecoveredCommit: "a driver took over after the commit";
     /// A driver that took over wrote an abort.
     RecoveredAbort: "a driver took over before the commit";
+    /// A register did not know a verdict.
+    VerdictLost: "a register was asked for a verdict of which it cannot know";
+    /// A lost driver's update was ended as committed, by what engines say.
+    ReportsCommit: "a driver took over after the commit, and the register was lost";
+    /// The same, as aborted.
+    ReportsAbort: "a driver took over, and the register was lost";
     /// An engine asked the register.
     EngineAsked: "an engine in doubt asked the register";
     /// An engine went back by itself.

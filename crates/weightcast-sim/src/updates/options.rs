@@ -52,6 +52,8 @@ update_faults! {
     DriverSuspended: "driver suspended", 2;
     /// Nobody reaches the register.
     RegisterAway: "register out of reach", 2;
+    /// The register is lost; the next one knows nothing.
+    RegisterLost: "register lost", 1;
     /// What is said to the register waits on the way, for longer than some drivers live.
     RegisterSlow: "words to the register late", 2;
     /// An engine and all drivers do not reach each other.

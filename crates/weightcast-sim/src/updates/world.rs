@@ -30,6 +30,7 @@ pub(super) struct UpdateWorld {
     pub(super) engines: Vec<SimEngine>,
     pub(super) drivers: Vec<SimDriver>,
     pub(super) register: FleetRegister,
+    pub(super) register_lives: u32,
     /// Nobody reaches the register until then.
     pub(super) register_away: Time,
     /// Words to the register wait on the way until then.
@@ -60,7 +61,8 @@ impl UpdateWorld {
             queue: UpdateQueue::default(),
             engines: (0..options.engines).map(|_| SimEngine::absent()).collect(),
             drivers: Vec::new(),
-            register: FleetRegister::new(version(1), options.safeguards),
+            register: FleetRegister::new(1, options.safeguards),
+            register_lives: 1,
             register_away: Time(0),
             register_slow: Time(0),
             doomed: None,
@@ -152,12 +154,8 @@ impl UpdateWorld {
             UpdateEvent::Answer { to, from, worker, attempt, answer, sent } => {
                 self.hear_answer(to, from, worker, attempt, answer.0, sent);
             }
-            UpdateEvent::Ask { from, transaction, verdict, number } => {
-                self.ask_register(from, transaction, verdict, number);
-            }
-            UpdateEvent::Decided { to, transaction, verdict, number } => {
-                self.hear_verdict(to, transaction, verdict, number);
-            }
+            UpdateEvent::Ask { from, question } => self.ask_register(from, question),
+            UpdateEvent::Told { to, asked, answer } => self.hear_register(to, asked, answer),
             UpdateEvent::Change { at, worker, attempt } => self.change(at, worker, attempt),
             UpdateEvent::Pass(at) => self.pass(at),
             UpdateEvent::Tick(driver) => self.tick(driver),

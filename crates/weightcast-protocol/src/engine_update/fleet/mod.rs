@@ -8,12 +8,14 @@
 
 mod config;
 mod doubt;
+mod driver;
 mod register;
 mod update;
 mod verdict;
 
 pub use config::{DoubtConfig, FleetConfig, FleetEnd, FleetMember, FleetResult};
 pub use doubt::{DoubtInput, DoubtOutput, EngineDoubt};
+pub use driver::{DriverConfig, DriverEnd, DriverInput, DriverOutput, FleetDriver};
 pub use register::{FleetAnswer, FleetQuestion, FleetRegister};
 pub use update::{FleetInput, FleetOutput, FleetUpdate, settle_engine};
 pub use verdict::FleetVerdict;

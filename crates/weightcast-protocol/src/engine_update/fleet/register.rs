@@ -33,7 +33,7 @@ pub struct FleetRegister {
 }
 
 /// What a register is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FleetQuestion {
     /// The newest driver's number, and the fleet's version.
     State,
@@ -57,7 +57,7 @@ pub enum FleetQuestion {
 }
 
 /// What a register says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FleetAnswer {
     /// The newest driver's number; 0 if there was none. To `Number` the number that was given.
     pub driver: u64,

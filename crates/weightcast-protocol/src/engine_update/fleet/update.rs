@@ -15,7 +15,7 @@ use crate::engine_update::outcome::UpdateOutcome;
 use crate::engine_update::report::EngineReport;
 use crate::engine_update::update::EngineUpdate;
 use crate::violation::Violation;
-use crate::{Safeguard, Time};
+use crate::{Safeguard, Time, Version};
 
 /// Something that happens to a fleet's update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +191,11 @@ impl FleetUpdate {
             }
             _ => {}
         }
+    }
+
+    /// The version that the update is to bring.
+    pub fn version(&self) -> Version {
+        self.config.update.new
     }
 
     /// Whether the update has ended.

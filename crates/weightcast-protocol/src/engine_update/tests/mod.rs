@@ -1,6 +1,7 @@
 //! Directed tests of the machines, one behaviour each. The simulator plays the rest.
 
 mod doubt;
+mod driver;
 mod fleet;
 mod gate;
 mod register;

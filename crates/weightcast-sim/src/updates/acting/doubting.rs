@@ -2,8 +2,8 @@
 
 use weightcast_protocol::Span;
 use weightcast_protocol::engine_update::{
-    DoubtInput, DoubtOutput, FleetTransaction, FleetVerdict, StepAnswer, UpdateAttempt,
-    UpdateConfig, UpdateInput, UpdateOutput, settle_engine,
+    DoubtInput, DoubtOutput, FleetQuestion, FleetTransaction, FleetVerdict, StepAnswer,
+    UpdateAttempt, UpdateConfig, UpdateInput, UpdateOutput, settle_engine,
 };
 
 use crate::updates::checkers::UpdateFact;
@@ -40,7 +40,9 @@ impl UpdateWorld {
                     if let Some(step) = self.engines[at.engine].takes(self.now) {
                         self.observe(&UpdateFact::DoubtsEarly { engine: at.engine, step });
                     }
-                    self.ask(UpdateAsker::Engine(at), transaction, FleetVerdict::Abort, offered);
+                    let (wanted, version) = (FleetVerdict::Abort, version(offered));
+                    let question = FleetQuestion::Verdict { transaction, wanted, version };
+                    self.ask(UpdateAsker::Engine(at), question);
                 }
                 DoubtOutput::Go { transaction, verdict } => self.go(at, transaction, verdict),
                 DoubtOutput::Leave { .. } => {

@@ -1,13 +1,13 @@
 //! Drivers: their timers, what they hear, and what their machines want.
 
 use weightcast_protocol::engine_update::{
-    FleetInput, FleetOutput, FleetTransaction, FleetVerdict, StepAnswer, StepOrder, UpdateAttempt,
-    UpdateInput, UpdateOutput, UpdateStep,
+    DriverInput, DriverOutput, EngineReport, FleetAnswer, FleetQuestion, FleetVerdict, StepAnswer,
+    StepOrder, UpdateAttempt, UpdateInput, UpdateStep,
 };
 use weightcast_protocol::{Span, Time};
 
 use crate::updates::coverage::UpdatePoint;
-use crate::updates::parts::driver::{DriverWork, GivenOrder, SimDriver};
+use crate::updates::parts::driver::{GivenOrder, SimDriver};
 use crate::updates::parts::queue::{EngineLife, UpdateAsker, UpdateEvent};
 use crate::updates::world::{TICK, UpdateWorld};
 
@@ -16,7 +16,8 @@ const AGAIN: Span = Span::from_millis(100);
 
 impl UpdateWorld {
     pub(in crate::updates) fn start_driver(&mut self) {
-        self.drivers.push(SimDriver::new(self.now));
+        let config = self.driver_config();
+        self.drivers.push(SimDriver::new(config, self.now));
         let driver = self.drivers.len() - 1;
         self.plan_in(TICK, UpdateEvent::Tick(driver));
     }
@@ -37,13 +38,9 @@ impl UpdateWorld {
         }
         self.notice_the_dead(driver);
         let now = self.now;
-        for driven in self.drivers[driver].updates.values_mut() {
-            driven.update.handle_timeout(now);
-        }
-        if let DriverWork::Fleet(fleet) = &mut self.drivers[driver].work
-            && fleet.next_timeout().is_some_and(|due| due <= now)
-        {
-            fleet.handle_timeout(now);
+        let machine = &mut self.drivers[driver].machine;
+        if machine.next_timeout().is_some_and(|due| due <= now) {
+            machine.handle_timeout(now);
         }
         self.pump(driver);
         self.send_again(driver);
@@ -65,17 +62,10 @@ impl UpdateWorld {
         }
     }
 
-    /// Hands an input to the machine of an engine.
+    /// Hands an input to the driver's machine.
     pub(super) fn give(&mut self, driver: usize, engine: u32, input: UpdateInput) {
         let now = self.now;
-        let driver = &mut self.drivers[driver];
-        match &mut driver.work {
-            DriverWork::Fleet(fleet) => fleet.handle(now, FleetInput::Engine { engine, input }),
-            _ => {
-                let driven = driver.updates.get_mut(&engine);
-                driven.into_iter().for_each(|driven| driven.update.handle(now, input));
-            }
-        }
+        self.drivers[driver].machine.handle(now, DriverInput::Engine { engine, input });
     }
 
     fn send_again(&mut self, driver: usize) {
@@ -91,10 +81,6 @@ impl UpdateWorld {
             .collect();
         for (at, order, worker) in again {
             self.send_order(UpdateAsker::Driver(driver), at, worker, order);
-        }
-        if let DriverWork::Settles(transaction) = self.drivers[driver].work {
-            let number = self.drivers[driver].version;
-            self.ask(UpdateAsker::Driver(driver), transaction, FleetVerdict::Abort, number);
         }
     }
 
@@ -124,78 +110,49 @@ impl UpdateWorld {
         if !current {
             self.reach(UpdatePoint::LateAnswer);
         }
+        if let StepAnswer::Inspected(EngineReport { life: Some(life), .. }) = answer {
+            self.drivers[driver].lives.insert(number, life as u32);
+        }
         self.give(driver, number, UpdateInput::Answered { worker, attempt, answer });
         self.pump(driver);
     }
 
-    pub(super) fn driver_decided(
-        &mut self,
-        driver: usize,
-        transaction: FleetTransaction,
-        verdict: FleetVerdict,
-        number: u64,
-    ) {
+    /// The register has answered a driver.
+    pub(super) fn driver_told(&mut self, driver: usize, asked: FleetQuestion, answer: FleetAnswer) {
         if !self.drivers[driver].alive || self.drivers[driver].suspended_until > self.now {
             return;
         }
         let now = self.now;
-        match &mut self.drivers[driver].work {
-            DriverWork::Fleet(fleet) => {
-                fleet.handle(now, FleetInput::Decided { transaction, verdict });
-            }
-            DriverWork::Settles(asked) if *asked == transaction => {
-                self.settle_fleet(driver, transaction, verdict, number);
-            }
-            _ => {}
-        }
+        self.drivers[driver].machine.handle(now, DriverInput::Register { asked, answer });
         self.pump(driver);
     }
 
-    /// Does what a driver's machines want.
+    /// Does what a driver's machine wants.
     pub(super) fn pump(&mut self, driver: usize) {
         loop {
-            let valid = match &self.drivers[driver].work {
-                DriverWork::Fleet(fleet) => fleet.validate(),
-                _ => Ok(()),
-            };
+            let valid = self.drivers[driver].machine.validate();
             self.validated(valid);
-            let DriverWork::Fleet(fleet) = &mut self.drivers[driver].work else { break };
-            let Some(output) = fleet.poll_output() else { break };
-            self.obey_fleet(driver, output);
-        }
-        let engines: Vec<u32> = self.drivers[driver].updates.keys().copied().collect();
-        for engine in engines {
-            while let Some(output) = self.next_output(driver, engine) {
-                match output {
-                    UpdateOutput::Run(order) => self.run_order(driver, engine, order),
-                    UpdateOutput::Abandon(order) => self.abandon(driver, engine, order),
-                    UpdateOutput::Prepared => {}
-                    UpdateOutput::Ended(outcome) => self.update_ended(driver, engine, &outcome),
+            self.note_bound(driver);
+            let Some(output) = self.drivers[driver].machine.poll_output() else { return };
+            match output {
+                DriverOutput::Run { engine, order } => self.run_order(driver, engine, order),
+                DriverOutput::Abandon { engine, order } => self.abandon(driver, engine, order),
+                DriverOutput::Ask(question) => {
+                    let commits = FleetVerdict::Commit;
+                    if matches!(question, FleetQuestion::Verdict { wanted, .. } if wanted == commits)
+                    {
+                        self.meet_doom();
+                    }
+                    self.ask(UpdateAsker::Driver(driver), question);
                 }
-            }
-        }
-    }
-
-    fn next_output(&mut self, driver: usize, engine: u32) -> Option<UpdateOutput> {
-        let driven = self.drivers[driver].updates.get_mut(&engine)?;
-        let valid = driven.update.validate();
-        let output = driven.update.poll_output();
-        self.validated(valid);
-        output
-    }
-
-    fn obey_fleet(&mut self, driver: usize, output: FleetOutput) {
-        match output {
-            FleetOutput::Run { engine, order } => self.run_order(driver, engine, order),
-            FleetOutput::Abandon { engine, order } => self.abandon(driver, engine, order),
-            FleetOutput::Decide { transaction, verdict } => {
-                let number = self.drivers[driver].version;
-                if verdict == FleetVerdict::Commit {
-                    self.meet_doom();
+                DriverOutput::Fleet { transaction, version, result } => {
+                    self.fleet_ended(driver, transaction, version, &result);
                 }
-                self.ask(UpdateAsker::Driver(driver), transaction, verdict, number);
+                DriverOutput::Apart { engine, outcome } => {
+                    self.update_ended(driver, engine, &outcome);
+                }
+                DriverOutput::Ended(end) => self.driver_ended(driver, &end),
             }
-            FleetOutput::Ended(result) => self.fleet_ended(driver, &result),
         }
     }
 
@@ -209,6 +166,7 @@ impl UpdateWorld {
         let given =
             GivenOrder { to: at, order, waiting: workers, since: self.now, told: Time(u64::MAX) };
         self.drivers[driver].orders.insert(engine, given);
+        self.drivers[driver].last.insert(engine, order.attempt);
         for worker in 0..self.options.workers {
             self.send_order(UpdateAsker::Driver(driver), at, worker, order);
         }

@@ -1,70 +1,88 @@
 //! Updates end: what they say is compared with what is.
 
-use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
-    EngineState, FleetEnd, FleetResult, InstallMeans, UpdateAttempt, UpdateOutcome, UpdateReason,
+    EngineState, FleetEnd, FleetResult, FleetTransaction, InstallMeans, UpdateAttempt,
+    UpdateOutcome, UpdateReason,
 };
+use weightcast_protocol::{Time, Version};
 
 use crate::updates::checkers::UpdateFact;
 use crate::updates::coverage::UpdatePoint;
-use crate::updates::parts::driver::DriverWork;
+use crate::updates::parts::engine::SimEngine;
 use crate::updates::parts::queue::EngineLife;
 use crate::updates::world::UpdateWorld;
 
 impl UpdateWorld {
-    /// A machine of one engine has ended, of a roll call or apart.
+    /// The update of one engine by itself has ended.
     pub(super) fn update_ended(&mut self, driver: usize, engine: u32, outcome: &UpdateOutcome) {
-        let Some(driven) = self.drivers[driver].updates.remove(&engine) else { return };
         let told = self.told(driver, engine);
         self.drivers[driver].orders.remove(&engine);
-        if matches!(self.drivers[driver].work, DriverWork::RollCall) {
-            if let Some(report) = outcome.report {
-                let life = report.life.map_or(0, |life| life as u32);
-                self.drivers[driver].lives.insert(engine, life);
-                self.drivers[driver].reports.insert(engine, report);
-            }
-            return;
-        }
         self.tell(|| format!("driver {driver}: engine {engine}: {outcome:?}"));
-        let admitted = self.options.fleet && outcome.serving;
-        if admitted {
+        if self.options.fleet && outcome.serving {
             self.reach(UpdatePoint::Admitted);
         }
-        self.count_outcome(outcome, driven.version);
-        self.compare(driver, driven.life, outcome, told);
+        self.count_outcome(outcome);
+        if let Some(life) = self.drivers[driver].lives.get(&engine).copied() {
+            let at = EngineLife { engine: engine as usize, life };
+            self.compare(driver, at, outcome, told);
+        }
     }
 
-    pub(super) fn fleet_ended(&mut self, driver: usize, result: &FleetResult) {
-        self.tell(|| format!("driver {driver}: {result:?}"));
-        let (end, verdict) = (result.end, self.register.verdict(self.drivers[driver].transaction));
-        self.observe(&UpdateFact::FleetEnded { driver, end, verdict });
-        self.reach(match result.end {
-            FleetEnd::Committed => UpdatePoint::Committed,
-            FleetEnd::Aborted => UpdatePoint::Aborted,
-            FleetEnd::InDoubt => UpdatePoint::DriverInDoubt,
+    pub(super) fn fleet_ended(
+        &mut self,
+        driver: usize,
+        transaction: FleetTransaction,
+        version: Version,
+        result: &FleetResult,
+    ) {
+        self.tell(|| format!("driver {driver}: {transaction:?}: {result:?}"));
+        let end = result.end;
+        let own = self.drivers[driver].machine.number() == Some(transaction.driver);
+        self.reach(match (end, own) {
+            (FleetEnd::Committed, true) => UpdatePoint::Committed,
+            (FleetEnd::Aborted, true) => UpdatePoint::Aborted,
+            (FleetEnd::Committed, false) => UpdatePoint::RecoveredCommit,
+            (FleetEnd::Aborted, false) => UpdatePoint::RecoveredAbort,
+            (FleetEnd::InDoubt, _) => UpdatePoint::DriverInDoubt,
         });
+        match self.register.verdict(transaction) {
+            None if self.register_lives > 1 && own => {}
+            None if self.register_lives > 1 => self.ended_by_reports(end, version),
+            verdict => self.observe(&UpdateFact::FleetEnded { driver, end, verdict }),
+        }
         for (engine, outcome) in &result.engines {
             let forgot = outcome.report.is_some_and(|report| report.transaction.is_none());
-            if result.end == FleetEnd::Committed && forgot && outcome.state == EngineState::Empty {
+            if end == FleetEnd::Committed && forgot && outcome.state == EngineState::Empty {
                 self.reach(UpdatePoint::LetGo);
             }
-            if result.end == FleetEnd::Committed && outcome.state == EngineState::Gone {
+            if end == FleetEnd::Committed && outcome.state == EngineState::Gone {
                 self.reach(UpdatePoint::DiedCommitted);
             }
-            self.count_outcome(outcome, self.drivers[driver].version);
+            self.count_outcome(outcome);
             if let Some(life) = self.drivers[driver].lives.get(engine).copied() {
                 let at = EngineLife { engine: *engine as usize, life };
                 let told = self.told(driver, *engine);
                 self.compare(driver, at, outcome, told);
             }
         }
-        self.rest(driver, 0);
-        if result.end == FleetEnd::InDoubt {
-            self.drivers[driver].work = DriverWork::Numberless;
+    }
+
+    /// An update was ended by what engines say, since the register was lost.
+    fn ended_by_reports(&mut self, end: FleetEnd, version: Version) {
+        self.reach(if end == FleetEnd::Committed {
+            UpdatePoint::ReportsCommit
+        } else {
+            UpdatePoint::ReportsAbort
+        });
+        let serves = |engine: &SimEngine| {
+            engine.alive && engine.may_serve() && engine.version() == Some(version.number)
+        };
+        if end == FleetEnd::Aborted && !self.engines.iter().any(serves) {
+            self.observe(&UpdateFact::Forgotten { version: version.number });
         }
     }
 
-    fn count_outcome(&mut self, outcome: &UpdateOutcome, number: u64) {
+    fn count_outcome(&mut self, outcome: &UpdateOutcome) {
         let why = outcome
             .failure
             .map_or("well".to_owned(), |(step, reason)| format!("{step}: {}", reason.name()));
@@ -73,7 +91,7 @@ impl UpdateWorld {
         *self.report.outcomes.entry(name).or_default() += 1;
         let cancelled = outcome.failure.is_some_and(|(_, r)| r == UpdateReason::Cancelled);
         match outcome.state {
-            EngineState::New(version) if outcome.serving && version.number == number => {
+            EngineState::New(_) if outcome.serving => {
                 self.reach(UpdatePoint::Updated);
             }
             EngineState::Old(_) if outcome.serving => {
@@ -96,9 +114,7 @@ impl UpdateWorld {
 
     /// Compares what a driver says of an engine, as it was told then, with what the engine is.
     fn compare(&mut self, driver: usize, at: EngineLife, outcome: &UpdateOutcome, told: Time) {
-        let number = self.drivers[driver].number;
-        let round = self.drivers[driver].round;
-        let own = UpdateAttempt { number: u64::MAX, ..UpdateAttempt::before(number, round) };
+        let own = self.drivers[driver].last.get(&(at.engine as u32)).copied().unwrap_or_default();
         let disturbed = self.drivers[driver].disturbed || self.is_disturbed(at, own, told);
         self.show_outcome(at, outcome, disturbed);
     }

@@ -3,7 +3,7 @@
 use weightcast_protocol::Span;
 
 use crate::updates::checkers::UpdateFact;
-use crate::updates::parts::driver::{DriverWork, GivenOrder};
+use crate::updates::parts::driver::GivenOrder;
 use crate::updates::world::UpdateWorld;
 
 /// A driver looks at its timers every 40 ms.
@@ -15,9 +15,9 @@ impl UpdateWorld {
             let it = &self.drivers[driver];
             let Some(due) = it.bound.filter(|due| *due < self.now) else { continue };
             if it.alive && !it.disturbed {
-                let what = match it.work {
-                    DriverWork::Fleet(_) => "the update of a fleet",
-                    _ => "updates of engines",
+                let what = match it.machine.transaction() {
+                    Some(_) => "the update of a fleet",
+                    None => "updates of engines",
                 };
                 self.drivers[driver].bound = None;
                 self.observe(&UpdateFact::Overdue { driver, what, due });

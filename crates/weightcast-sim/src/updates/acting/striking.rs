@@ -1,10 +1,9 @@
 //! Faults, and their end.
 
-use weightcast_protocol::engine_update::{FleetInput, UpdateInput};
+use weightcast_protocol::engine_update::{DriverInput, FleetRegister};
 use weightcast_protocol::{Span, Time};
 
 use crate::updates::options::UpdateFault;
-use crate::updates::parts::driver::DriverWork;
 use crate::updates::parts::queue::UpdateEvent;
 use crate::updates::world::UpdateWorld;
 
@@ -53,6 +52,7 @@ impl UpdateWorld {
                 }
             }
             UpdateFault::RegisterAway => self.register_away = self.now + Span(span.0 * 2),
+            UpdateFault::RegisterLost => self.lose_register(),
             UpdateFault::RegisterSlow => self.register_slow = self.now + Span(span.0 * 2),
             UpdateFault::LinkCut => self.engines[engine].cut_until = until,
             UpdateFault::WeightsSpoiled => self.engines[engine].spoils = true,
@@ -68,6 +68,12 @@ impl UpdateWorld {
             self.end_driver_now();
             self.plan_in(span, UpdateEvent::DriverStarts);
         }
+    }
+
+    /// The register is lost, and the next one knows nothing.
+    fn lose_register(&mut self) {
+        self.register_lives += 1;
+        self.register = FleetRegister::new(self.register_lives, self.options.safeguards);
     }
 
     fn kill_engine(&mut self, engine: usize, span: Span) {
@@ -108,12 +114,7 @@ impl UpdateWorld {
     fn cancel(&mut self) {
         let Some(driver) = self.newest_driver() else { return };
         let now = self.now;
-        if let DriverWork::Fleet(fleet) = &mut self.drivers[driver].work {
-            fleet.handle(now, FleetInput::Cancel);
-        } else if matches!(self.drivers[driver].work, DriverWork::Apart) {
-            let engines: Vec<u32> = self.drivers[driver].updates.keys().copied().collect();
-            engines.into_iter().for_each(|engine| self.give(driver, engine, UpdateInput::Cancel));
-        }
+        self.drivers[driver].machine.handle(now, DriverInput::Cancel);
         self.pump(driver);
     }
 

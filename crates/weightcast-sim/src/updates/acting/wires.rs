@@ -1,14 +1,15 @@
 //! Messages: orders, answers, and words with the register.
 
 use weightcast_protocol::engine_update::{
-    FleetTransaction, FleetVerdict, StepAnswer, StepOrder, UpdateAttempt,
+    FleetAnswer, FleetQuestion, FleetRegister, FleetTransaction, FleetVerdict, StepAnswer,
+    StepOrder, UpdateAttempt,
 };
-use weightcast_protocol::{Span, Time};
+use weightcast_protocol::{Span, Time, Version};
 
 use crate::updates::checkers::UpdateFact;
 use crate::updates::coverage::UpdatePoint;
 use crate::updates::parts::queue::{AnswerKey, EngineLife, StepOrderKey, UpdateAsker, UpdateEvent};
-use crate::updates::world::{UpdateWorld, version};
+use crate::updates::world::UpdateWorld;
 
 impl UpdateWorld {
     /// How long a message takes; none if it is lost. What an engine does by itself crosses no wire.
@@ -59,65 +60,69 @@ impl UpdateWorld {
         }
     }
 
-    /// Asks the register; `number` is the version that the update is about.
-    pub(super) fn ask(
-        &mut self,
-        from: UpdateAsker,
-        transaction: FleetTransaction,
-        verdict: FleetVerdict,
-        number: u64,
-    ) {
+    /// Asks the register.
+    pub(super) fn ask(&mut self, from: UpdateAsker, question: FleetQuestion) {
         if self.register_away > self.now || self.is_lost() {
             return;
         }
         let most = self.options.delay.0 / 1_000;
         let delay = Span(self.rng.between(500, most.max(500)) * 1_000);
         let delay = Span(delay.0 + (self.register_slow - self.now).0);
-        self.plan_in(delay, UpdateEvent::Ask { from, transaction, verdict, number });
+        self.plan_in(delay, UpdateEvent::Ask { from, question });
     }
 
-    pub(in crate::updates) fn ask_register(
-        &mut self,
-        from: UpdateAsker,
-        transaction: FleetTransaction,
-        verdict: FleetVerdict,
-        number: u64,
-    ) {
+    pub(in crate::updates) fn ask_register(&mut self, from: UpdateAsker, question: FleetQuestion) {
         if self.register_away > self.now {
             return;
         }
-        let before = self.register.verdict(transaction);
-        let (wanted, held) = (verdict, self.register.version());
-        let verdict = self.register.decide(transaction, wanted, version(number));
-        if verdict == FleetVerdict::Commit && before != Some(verdict) {
-            self.observe(&UpdateFact::Committed { version: number });
-            if Some(version(number)) < held {
-                self.reach(UpdatePoint::RolledBack);
-            }
+        let before = self.register.clone();
+        let answer = self.register.answer(question);
+        if let FleetQuestion::Verdict { transaction, wanted, version } = question {
+            self.note_verdict(&before, (transaction, wanted, version), answer.verdict);
         }
-        if before.is_none() && verdict != wanted {
-            self.reach(UpdatePoint::CommitTooLate);
-        }
-        self.tell(|| format!("register: {transaction:?} is {verdict:?} for {from:?}"));
+        self.tell(|| format!("register: {question:?} of {from:?}: {answer:?}"));
         if !self.is_lost() {
             let most = self.options.delay.0 / 1_000;
             let delay = Span(self.rng.between(500, most.max(500)) * 1_000);
-            self.plan_in(delay, UpdateEvent::Decided { to: from, transaction, verdict, number });
+            self.plan_in(delay, UpdateEvent::Told { to: from, asked: question, answer });
         }
     }
 
-    pub(in crate::updates) fn hear_verdict(
+    fn note_verdict(
+        &mut self,
+        before: &FleetRegister,
+        (transaction, wanted, version): (FleetTransaction, FleetVerdict, Version),
+        verdict: Option<FleetVerdict>,
+    ) {
+        let first = before.verdict(transaction).is_none();
+        match verdict {
+            Some(FleetVerdict::Commit) if first => {
+                self.observe(&UpdateFact::Committed { version: version.number });
+                if Some(version) < before.version() {
+                    self.reach(UpdatePoint::RolledBack);
+                }
+            }
+            Some(verdict) if first && verdict != wanted => self.reach(UpdatePoint::CommitTooLate),
+            Some(_) => {}
+            None => self.reach(UpdatePoint::VerdictLost),
+        }
+    }
+
+    pub(in crate::updates) fn hear_register(
         &mut self,
         to: UpdateAsker,
-        transaction: FleetTransaction,
-        verdict: FleetVerdict,
-        number: u64,
+        asked: FleetQuestion,
+        answer: FleetAnswer,
     ) {
         match to {
-            UpdateAsker::Driver(driver) => {
-                self.driver_decided(driver, transaction, verdict, number)
+            UpdateAsker::Driver(driver) => self.driver_told(driver, asked, answer),
+            UpdateAsker::Engine(at) => {
+                if let FleetQuestion::Verdict { transaction, .. } = asked
+                    && let Some(verdict) = answer.verdict
+                {
+                    self.engine_decided(at, transaction, verdict);
+                }
             }
-            UpdateAsker::Engine(at) => self.engine_decided(at, transaction, verdict),
         }
     }
 

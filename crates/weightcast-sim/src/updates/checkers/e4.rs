@@ -46,6 +46,13 @@ impl UpdateChecker for OneVersion {
                 self.commits.push(*version);
                 None
             }
+            UpdateFact::Forgotten { version } => {
+                if self.commits.len() > 1 && self.commits.last() == Some(version) {
+                    self.commits.pop();
+                    self.newest.0 = self.newest.0.min(self.commits.len() - 1);
+                }
+                None
+            }
             UpdateFact::Token { engine, parts, fleet: true, .. } => {
                 self.served(*engine, parts[0].weights?)
             }

@@ -34,6 +34,8 @@ pub(super) enum UpdateFact<'a> {
     Token { engine: usize, parts: &'a [TokenPart], own: &'a [u64], fleet: bool, mixed: bool },
     /// The register has first heard that a fleet goes on to this version, or back to it.
     Committed { version: u64 },
+    /// No engine serves this version, and no register remembers that it was committed: the fleet is back at the one before.
+    Forgotten { version: u64 },
     /// A worker starts; the register has numbered drivers up to `newest`.
     Started { at: EngineLife, worker: u32, newest: u64 },
     /// An order arrives at a worker of the life for which it is meant.

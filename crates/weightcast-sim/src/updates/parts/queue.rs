@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
-    FleetTransaction, FleetVerdict, StepAnswer, StepOrder, UpdateAttempt,
+    FleetAnswer, FleetQuestion, StepAnswer, StepOrder, UpdateAttempt,
 };
 
 use crate::updates::options::UpdateFault;
@@ -41,9 +41,9 @@ pub(crate) enum UpdateEvent {
         sent: Time,
     },
     /// A question arrives at the register.
-    Ask { from: UpdateAsker, transaction: FleetTransaction, verdict: FleetVerdict, number: u64 },
+    Ask { from: UpdateAsker, question: FleetQuestion },
     /// The register's word arrives.
-    Decided { to: UpdateAsker, transaction: FleetTransaction, verdict: FleetVerdict, number: u64 },
+    Told { to: UpdateAsker, asked: FleetQuestion, answer: FleetAnswer },
     /// A worker makes the next change of its step.
     Change { at: EngineLife, worker: u32, attempt: UpdateAttempt },
     /// An engine runs a forward pass, and looks at its timers.
