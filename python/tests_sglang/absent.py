@@ -60,8 +60,11 @@ class _Module(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name.partition(".")[0] in ABSENT:
+        if name.partition(".")[0] in self._names:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -72,10 +75,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def install() -> None:
-    """From now on they can be imported. torch looks whether triton is there: it comes first."""
+def install(names: set[str] = ABSENT) -> None:
+    """From now on these can be imported. torch looks whether triton is there: it comes first."""
     import torch._dynamo
     import torch._inductor
     import torch.utils.flop_counter  # noqa: F401
 
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(names))

@@ -30,6 +30,13 @@ impl Cluster {
         let model = match spec.quantise {
             Quantise::AsConfigured => model.clone(),
             Quantise::Never => model.quantised(None)?,
+            Quantise::Fp8 { .. } if !model.fp8 => {
+                let model_type = &model.model_type;
+                let what = format!(
+                    "no rule lays out {model_type} in FP8 blocks; leave out quant and block"
+                );
+                return Err(RuleError::Degrees { what });
+            }
             Quantise::Fp8 { block } => {
                 let configured = model.quantisation.clone();
                 let mut quantisation = configured.unwrap_or_else(|| Quantisation::fp8(BLOCK));

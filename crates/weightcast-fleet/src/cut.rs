@@ -33,8 +33,8 @@ pub(crate) enum Cut {
     Whole,
     /// Equal parts of the rows: column-parallel, as the field says (of `y = xA`).
     Rows(GroupRank),
-    /// Equal parts of each half of the rows, where gate and up are one tensor.
-    Halves(GroupRank),
+    /// Equal parts of each of so many parts of the rows: several weights that are one tensor.
+    Parts { place: GroupRank, parts: u64 },
     /// Equal parts of the columns: row-parallel.
     Columns(GroupRank),
     /// Heads of `head` rows: each rank has some, or shares one with its neighbours.
@@ -52,9 +52,10 @@ impl Cut {
         Ok(match self {
             Cut::Whole => vec![of_rows((0, rows))],
             Cut::Rows(place) => vec![of_rows(equal(what, rows, place)?)],
-            Cut::Halves(place) => {
-                let (start, len) = equal(what, rows / 2, place)?;
-                vec![of_rows((start, len)), of_rows((rows / 2 + start, len))]
+            Cut::Parts { place, parts } => {
+                let each = rows / parts;
+                let (start, len) = equal(what, each, place)?;
+                (0..parts).map(|part| of_rows((part * each + start, len))).collect()
             }
             Cut::Columns(place) => {
                 let (start, len) = equal(what, weight.shape[1], place)?;
@@ -73,8 +74,8 @@ impl Cut {
         match self {
             Cut::Whole => false,
             Cut::Span { .. } => true,
-            Cut::Rows(place) | Cut::Halves(place) | Cut::Columns(place) => place.of > 1,
-            Cut::Heads { place, .. } => place.of > 1,
+            Cut::Rows(place) | Cut::Columns(place) => place.of > 1,
+            Cut::Parts { place, .. } | Cut::Heads { place, .. } => place.of > 1,
         }
     }
 }

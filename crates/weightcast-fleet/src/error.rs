@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::model::ConfigError;
+use crate::model::{ConfigError, ModelSpec};
 
 /// Why a model cannot be laid out so.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -28,10 +28,28 @@ pub enum RuleError {
         "{what}: an engine fuses these, and they are {types}; quantise all of them, or leave all of them as they are"
     )]
     MixedParts { what: String, types: String },
+    /// Nobody has said how this trainer or engine holds such a model.
+    #[error(
+        "there are no rules for {model_type} in {side}, only in torch's trainers and {}; \
+         read the layout off a live model",
+        known.join(", ")
+    )]
+    NoRules { side: &'static str, model_type: String, known: Vec<&'static str> },
     /// Degrees of parallelism that do not go together.
     #[error("{what}")]
     Degrees { what: String },
     /// A loader that computes: its result is no set of slices.
     #[error("{engine} computes when it loads {model_type}: {why}")]
     Computes { engine: &'static str, model_type: String, why: &'static str },
+}
+
+impl RuleError {
+    /// Refuses a side that has no rules for the model.
+    pub(crate) fn refuse_without(model: &ModelSpec, side: &'static str) -> Result<(), RuleError> {
+        if model.ruled_by.contains(&side) {
+            return Ok(());
+        }
+        let (model_type, known) = (model.model_type.clone(), model.ruled_by.to_vec());
+        Err(RuleError::NoRules { side, model_type, known })
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::{Cluster, Spec, movement};
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 25] = [
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -28,6 +28,9 @@ const KEYS: [&str; 22] = [
     "decoder_sparse_step",
     "moe_layer_freq",
     "n_positions",
+    "tie_word_embeddings",
+    "text_config",
+    "vision_config",
 ];
 
 const FORM_KEYS: [&str; 7] = [
@@ -51,10 +54,26 @@ fn values() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// Models with a tower, which have no rules in FP8.
+const SEEING: [&str; 3] = ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"];
+
+const TOWER_KEYS: [&str; 10] = [
+    "depth",
+    "hidden_size",
+    "num_heads",
+    "intermediate_size",
+    "spatial_merge_size",
+    "out_hidden_size",
+    "patch_size",
+    "temporal_patch_size",
+    "num_position_embeddings",
+    "deepstack_visual_indexes",
+];
+
 fn models() -> impl Strategy<Value = &'static str> {
     let known =
         ["llama", "qwen3_moe", "deepseek_v3", "glm4", "glm_moe_dsa", "gpt2", "gpt_oss", "x"];
-    prop::sample::select(known.to_vec())
+    prop::sample::select([&known[..], &SEEING].concat())
 }
 
 const SPECS: [&str; 8] = [
@@ -75,6 +94,7 @@ proptest! {
     fn no_config_panics(
         model_type in models(),
         set in prop::collection::vec((0..KEYS.len(), values()), 0..6),
+        tower in prop::collection::vec((0..TOWER_KEYS.len(), values()), 0..4),
         block in values(),
     ) {
         let mut config = json!({
@@ -85,6 +105,21 @@ proptest! {
         match model_type {
             "gpt2" => config["quantization_config"] = Value::Null,
             "gpt_oss" => config["quantization_config"] = json!({ "quant_method": "mxfp4" }),
+            seeing if SEEING.contains(&seeing) => {
+                config["quantization_config"] = Value::Null;
+                let mut part = json!({
+                    "depth": 2, "hidden_size": 8, "num_heads": 2, "intermediate_size": 8,
+                    "spatial_merge_size": 2, "out_hidden_size": 32, "patch_size": 2,
+                    "temporal_patch_size": 2, "num_position_embeddings": 4,
+                });
+                if seeing != "qwen2_5_vl" {
+                    part["deepstack_visual_indexes"] = json!([0]);
+                }
+                for (key, value) in tower {
+                    part[TOWER_KEYS[key]] = value;
+                }
+                config["vision_config"] = part;
+            }
             _ => {}
         }
         for (key, value) in set {

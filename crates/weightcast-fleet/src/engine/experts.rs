@@ -1,6 +1,6 @@
 //! Experts: `w13` and `w2` stacked over the experts of a rank.
 
-use super::list::{EngineParameters, rename};
+use super::list::{EngineParameters, in_layer, rename};
 use super::{ExpertPlacement, Program};
 use crate::cut::{Cut, Range, follow, piece};
 use crate::error::RuleError;
@@ -19,6 +19,14 @@ struct Stack {
 impl EngineParameters<'_> {
     /// The experts of the layers now listed.
     pub(crate) fn experts(&mut self) -> Result<(), RuleError> {
+        if self.has(TensorRole::ExpertsGateUp) {
+            return Err(RuleError::Computes {
+                engine: self.engine.program.name(),
+                model_type: self.model.model_type.clone(),
+                why: "its experts are one tensor of [experts, in, out] and are transposed, which no slice is; \
+                      read the layout off a live engine",
+            });
+        }
         let Some(module) = self.module_of(TensorRole::ExpertGate) else { return Ok(()) };
         let module = module.split(".{E}").next().unwrap_or_default().to_owned();
         let place = self.ranks.expert_tensor;
@@ -56,7 +64,7 @@ impl EngineParameters<'_> {
     ) -> Result<Record, RuleError> {
         let suffix = rename(families[0], "");
         let suffix = suffix.rsplit('.').next().unwrap_or_default();
-        let name = format!("model.layers.{{L}}.{module}.{}_{suffix}", stack.name);
+        let name = in_layer(families[0], &format!("{module}.{}_{suffix}", stack.name));
         let refined = self.refined_block()?.filter(|_| families[0].member == ModuleTensor::Scale);
         let block = self.model.quantisation.as_ref().map_or((1, 1), |q| q.block);
         let (mut one, mut at, mut shape) = (Vec::new(), 0, Vec::new());

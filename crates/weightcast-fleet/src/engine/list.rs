@@ -173,7 +173,11 @@ impl<'a> EngineParameters<'a> {
 
     /// The modules now listed that are made of weights of these roles.
     pub(crate) fn alike(&self, roles: &[TensorRole]) -> Vec<Fused<'a>> {
-        let mut fused = self.model.alike(roles, self.listed());
+        let layers = match (&self.model.tower, roles.iter().all(|role| role.is_of_tower())) {
+            (Some(tower), true) => 0..tower.blocks.max(tower.mergers),
+            _ => self.listed(),
+        };
+        let mut fused = self.model.alike(roles, layers);
         fused.retain(|fused| !self.draft || fused.layers.is_some());
         fused
     }
@@ -188,10 +192,18 @@ impl<'a> EngineParameters<'a> {
         }
     }
 
+    /// What the engine calls a part of the model that has this name in the checkpoint.
+    fn engine_name(&self, name: &str) -> String {
+        let renamed = self.model.renamed.iter().find_map(|(published, local)| {
+            name.strip_prefix(published).map(|rest| format!("{local}{rest}"))
+        });
+        renamed.unwrap_or_else(|| name.to_owned())
+    }
+
     /// Draft layers are a model of their own beside the main one: `draft.`, and its own names.
     fn local_name(&self, name: &str) -> String {
         if !self.draft {
-            return name.to_owned();
+            return self.engine_name(name);
         }
         let rest = name.strip_prefix("model.layers.{L}.").unwrap_or(name);
         let own = ["eh_proj", "enorm", "hnorm", "shared_head"];
@@ -220,9 +232,14 @@ pub(crate) fn rename(family: &Family, module: &str) -> String {
         ModuleTensor::Bias => "bias",
         ModuleTensor::Scale => "weight_scale_inv",
     };
-    match family.layers.is_empty() {
-        true => format!("{module}.{member}"),
-        false => format!("model.layers.{{L}}.{module}.{member}"),
+    in_layer(family, &format!("{module}.{member}"))
+}
+
+/// The name in the family's layer; by itself for a family outside of layers.
+pub(crate) fn in_layer(family: &Family, name: &str) -> String {
+    match family.name.split_once("{L}.") {
+        None => name.to_owned(),
+        Some((layers, _)) => format!("{layers}{{L}}.{name}"),
     }
 }
 

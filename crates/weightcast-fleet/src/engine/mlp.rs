@@ -11,7 +11,8 @@ impl EngineParameters<'_> {
     /// The MLPs of the layers now listed.
     pub(crate) fn mlp(&mut self) -> Result<(), RuleError> {
         let place = self.ranks.dense;
-        self.module(Some("mlp.gate_up_proj"), &[(TensorRole::DenseGateUp, Cut::Halves(place))])?;
+        let halves = Cut::Parts { place, parts: 2 };
+        self.module(Some("mlp.gate_up_proj"), &[(TensorRole::DenseGateUp, halves)])?;
         let gate_up = [TensorRole::DenseGate, TensorRole::DenseUp];
         self.module(Some("mlp.gate_up_proj"), &gate_up.map(|role| (role, Cut::Rows(place))))?;
         self.module(None, &[(TensorRole::DenseDown, Cut::Columns(place))])?;
@@ -44,7 +45,7 @@ impl EngineParameters<'_> {
     /// The module of a role's weight, within its layer.
     pub(crate) fn module_of(&self, role: TensorRole) -> Option<String> {
         let family = self.model.of_role(role).find(|f| f.member == ModuleTensor::Weight)?;
-        let name = family.name.strip_prefix("model.layers.{L}.")?;
+        let (_, name) = family.name.split_once("{L}.")?;
         Some(name.strip_suffix(".weight")?.to_owned())
     }
 

@@ -9,6 +9,7 @@ mod experts;
 mod list;
 mod mlp;
 mod ranks;
+mod tower;
 
 use weightcast_plan::DType;
 
@@ -80,6 +81,7 @@ impl Engine {
 
     /// What this rank holds.
     pub fn layout(&self, model: &ModelSpec, rank: u64) -> Result<RankLayout, RuleError> {
+        RuleError::refuse_without(model, self.program.name())?;
         let ranks = Ranks::of(self, model, rank)?;
         if !model.is_decoder {
             return Err(RuleError::Computes {
@@ -90,6 +92,7 @@ impl Engine {
             });
         }
         let mut list = EngineParameters::new(model, self, &ranks);
+        list.tower()?;
         list.vocabulary(TensorRole::Embedding)?;
         list.layers(false)?;
         list.whole(TensorRole::FinalNorm)?;

@@ -4,12 +4,13 @@ use serde_json::Value;
 use weightcast_plan::DType;
 
 use super::config::{Config, ConfigError};
-use super::description::{CheckpointKind, MODEL_TYPES, ModelType};
+use super::description::{CheckpointKind, MODEL_TYPES, ModelType, Multimodal};
 use super::dims::Dims;
 use super::family::Family;
 use super::form::WeightForm;
 use super::quantisation::Quantisation;
 use super::role::TensorRole;
+use super::tower::{self, TowerDims};
 use super::{decoder, gpt_oss, gpt2};
 
 /// Most bytes of a checkpoint at eight an element: a thousand times what there is.
@@ -33,13 +34,21 @@ pub struct ModelSpec {
     pub(crate) model_type: String,
     /// Whether engines and trainers have rules for it; else only whole tensors and rows.
     pub(crate) is_decoder: bool,
+    /// The tower that sees, if there is one.
+    pub(crate) tower: Option<TowerDims>,
+    /// Beginnings of published names that vLLM changes: the first that fits.
+    pub(crate) renamed: &'static [(&'static str, &'static str)],
+    /// Engines, and Megatron, that have rules for it.
+    pub(crate) ruled_by: &'static [&'static str],
+    /// Whether rules lay out its weights in FP8 blocks.
+    pub(crate) fp8: bool,
     config: Config,
 }
 
 impl ModelSpec {
     /// Describes the model of a config.
     pub fn of(config: &Config) -> Result<ModelSpec, ConfigError> {
-        let form = WeightForm::of(config, &describe(config)?.kind)?;
+        let form = WeightForm::of(config, describe(config)?)?;
         ModelSpec::in_form(config, form)
     }
 
@@ -52,13 +61,26 @@ impl ModelSpec {
     /// The model of a config with its weights in this form, whatever the config says of that.
     fn in_form(config: &Config, form: WeightForm) -> Result<ModelSpec, ConfigError> {
         let model_type = describe(config)?;
-        let dims = Dims::of(config)?;
-        let dtype = dtype_of(config)?;
+        let parts = model_type.multimodal.as_ref();
+        let text = match parts {
+            Some(_) => text_of(config)?,
+            None => config.clone(),
+        };
+        let dims = Dims::of(&text)?;
+        let dtype = dtype_of(&text)?;
         let mut families = match &model_type.kind {
-            CheckpointKind::Decoder(decoder) => decoder::families(config, decoder, &dims, dtype)?,
+            CheckpointKind::Decoder(decoder) => {
+                let module = parts.map_or("model", |parts| parts.decoder);
+                decoder::families(&text, decoder, module, &dims, dtype)?
+            }
             CheckpointKind::Gpt2 => gpt2::families(&dims, config, dtype)?,
             CheckpointKind::GptOss => gpt_oss::families(&dims, dtype, &form)?,
         };
+        let tower = parts.map(|parts| tower_of(config, parts, dtype)).transpose()?;
+        let tower = tower.map(|(tower, seeing)| {
+            families.extend(seeing);
+            tower
+        });
         let decoder = match &model_type.kind {
             CheckpointKind::Decoder(decoder) => Some(decoder),
             CheckpointKind::Gpt2 | CheckpointKind::GptOss => None,
@@ -82,6 +104,10 @@ impl ModelSpec {
             output_bias_taken: decoder.is_some_and(|d| d.output_bias_taken),
             model_type: config.model_type().to_owned(),
             is_decoder: decoder.is_some(),
+            tower,
+            renamed: parts.map_or(&[], |parts| parts.renamed),
+            ruled_by: model_type.ruled_by,
+            fp8: model_type.fp8,
             config: config.clone(),
         })
     }
@@ -95,7 +121,8 @@ impl ModelSpec {
     pub fn bytes(&self, draft: bool) -> u64 {
         let bytes = |f: &Family| {
             let layers = f.layers.iter().flat_map(|&(a, b)| a..=b);
-            let kept = layers.filter(|&l| draft || l < self.dims.layers).count() as u64;
+            let is_kept = |l: u64| draft || f.role.is_of_tower() || l < self.dims.layers;
+            let kept = layers.filter(|&l| is_kept(l)).count() as u64;
             let layers = if f.layers.is_empty() { 1 } else { kept };
             layers * f.experts.max(1) * f.tensor_bytes()
         };
@@ -139,6 +166,35 @@ fn describe(config: &Config) -> Result<&'static ModelType, ConfigError> {
             known: found.architectures.to_vec(),
         }),
     }
+}
+
+/// What a config says of its decoder, in a part of its own or not.
+fn text_of(config: &Config) -> Result<Config, ConfigError> {
+    let key = "tie_word_embeddings";
+    let inner = config.part("text_config").filter(|part| part.value(key).is_some());
+    if inner.is_some_and(|part| config.value(key).is_some() && part.flag(key) != config.flag(key)) {
+        let what = format!("{key} and text_config.{key} are different");
+        return Err(ConfigError::Contradiction { what });
+    }
+    Ok(config.with_part("text_config"))
+}
+
+/// The tower that a config describes, and its tensors.
+fn tower_of(
+    config: &Config,
+    parts: &Multimodal,
+    dtype: DType,
+) -> Result<(TowerDims, Vec<Family>), ConfigError> {
+    let part = config.part("vision_config");
+    let part = part.ok_or(ConfigError::Missing { keys: vec!["vision_config"] })?;
+    let typed = ["dtype", "torch_dtype"].iter().any(|key| part.value(key).is_some());
+    if typed && dtype_of(&part)? != dtype {
+        let what = "vision_config has another dtype than the decoder".into();
+        return Err(ConfigError::Contradiction { what });
+    }
+    let dims = TowerDims::of(&part, &parts.tower)?;
+    let families = tower::families(&part, &parts.tower, &dims, dtype)?;
+    Ok((dims, families))
 }
 
 /// Type of the weights as torch names it; F32 is what Hugging Face writes nothing for.

@@ -10,8 +10,8 @@ pub enum ConfigError {
     /// Not JSON, or not an object.
     #[error("the config is no JSON object: {reason}")]
     NotAnObject { reason: String },
-    /// A number that the model cannot be described without.
-    #[error("the config has no number under {}; add it", keys.join(" or "))]
+    /// What the model cannot be described without.
+    #[error("the config has nothing under {} that can be read; add it", keys.join(" or "))]
     Missing { keys: Vec<&'static str> },
     /// A number out of reach.
     #[error("config key {key} is {value}; at most {most} is supported")]
@@ -118,6 +118,21 @@ impl Config {
     /// What the key holds; nothing for null.
     pub(crate) fn value(&self, key: &str) -> Option<&Value> {
         self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    /// The object under the key, as a config of its own.
+    pub(crate) fn part(&self, key: &str) -> Option<Config> {
+        self.0.get(key).filter(|value| value.is_object()).cloned().map(Config)
+    }
+
+    /// This config, with what the object under the key says instead of what it says itself.
+    pub(crate) fn with_part(&self, key: &str) -> Config {
+        let mut whole = self.clone();
+        let part = self.0.get(key).and_then(Value::as_object).into_iter().flatten();
+        for (key, value) in part.filter(|(_, value)| !value.is_null()) {
+            whole.0[key] = value.clone();
+        }
+        whole
     }
 
     /// What these keys hold here and in all objects within, each with its path, the outermost first.

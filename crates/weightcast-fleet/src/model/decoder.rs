@@ -3,23 +3,24 @@
 use weightcast_plan::DType;
 
 use super::config::{Config, ConfigError};
-use super::description::{Decoder, When};
+use super::description::{Decoder, ExpertForm, Moe, When};
 use super::dims::{Dims, Indexer, Mla, MoeDims};
 use super::family::{Family, intervals};
 use super::role::{ModuleTensor, TensorRole};
 
-/// The families of a decoder's checkpoint, not quantised.
+/// The families of a decoder's checkpoint, not quantised, with its layers in this module.
 pub(crate) fn families(
     config: &Config,
     decoder: &Decoder,
+    module: &str,
     dims: &Dims,
     dtype: DType,
 ) -> Result<Vec<Family>, ConfigError> {
     let all = dims.layers + dims.draft_layers;
-    let mut list =
-        DecoderFamilies { families: Vec::new(), layers: vec![(0, all - 1)], dtype, config };
+    let layers = vec![(0, all - 1)];
+    let mut list = DecoderFamilies { families: Vec::new(), layers, dtype, config, module };
     let (hidden, vocabulary) = (dims.hidden, dims.vocabulary);
-    list.outside(TensorRole::Embedding, "model.embed_tokens", &[vocabulary, hidden]);
+    list.outside(TensorRole::Embedding, &format!("{module}.embed_tokens"), &[vocabulary, hidden]);
     norms(&mut list, decoder, hidden);
     match &dims.mla {
         Some(mla) => latent_attention(&mut list, mla, dims),
@@ -42,7 +43,7 @@ pub(crate) fn families(
         list.layers = intervals(sparse.iter().copied().chain(dims.layers..all));
         experts(&mut list, decoder, moe, hidden);
     }
-    list.outside(TensorRole::FinalNorm, "model.norm", &[hidden]);
+    list.outside(TensorRole::FinalNorm, &format!("{module}.norm"), &[hidden]);
     if !dims.tied {
         list.outside(TensorRole::Head, "lm_head", &[vocabulary, hidden]);
     }
@@ -59,6 +60,7 @@ struct DecoderFamilies<'a> {
     layers: Vec<(u64, u64)>,
     dtype: DType,
     config: &'a Config,
+    module: &'a str,
 }
 
 impl DecoderFamilies<'_> {
@@ -93,13 +95,13 @@ impl DecoderFamilies<'_> {
     }
 
     fn weight(&mut self, role: TensorRole, module: &str, shape: &[u64]) {
-        let name = format!("model.layers.{{L}}.{module}.weight");
+        let name = format!("{}.layers.{{L}}.{module}.weight", self.module);
         self.put(role, ModuleTensor::Weight, name, shape, self.dtype);
     }
 
     fn bias(&mut self, role: TensorRole, module: &str, rows: u64, when: When) {
         if self.holds(when) {
-            let name = format!("model.layers.{{L}}.{module}.bias");
+            let name = format!("{}.layers.{{L}}.{module}.bias", self.module);
             self.put(role, ModuleTensor::Bias, name, &[rows], self.dtype);
         }
     }
@@ -187,7 +189,7 @@ fn experts(list: &mut DecoderFamilies<'_>, decoder: &Decoder, moe: &MoeDims, hid
     let names = decoder.moe;
     list.weight(TensorRole::Router, names.router, &[moe.experts, hidden]);
     if list.holds(names.correction) {
-        let name = format!("model.layers.{{L}}.{}.e_score_correction_bias", names.router);
+        let name = format!("{}.layers.{{L}}.{}.e_score_correction_bias", list.module, names.router);
         list.put(
             TensorRole::RouterCorrection,
             ModuleTensor::Bias,
@@ -196,11 +198,10 @@ fn experts(list: &mut DecoderFamilies<'_>, decoder: &Decoder, moe: &MoeDims, hid
             DType::F32,
         );
     }
-    let rows = moe.intermediate;
-    let [gate, up, down] = names.projections.map(|p| format!("{}.{{E}}.{p}", names.experts));
-    list.expert(TensorRole::ExpertGate, moe.experts, &gate, &[rows, hidden]);
-    list.expert(TensorRole::ExpertUp, moe.experts, &up, &[rows, hidden]);
-    list.expert(TensorRole::ExpertDown, moe.experts, &down, &[hidden, rows]);
+    match names.expert_form {
+        ExpertForm::Each => single_experts(list, &names, moe, hidden),
+        ExpertForm::InOut => stacked_experts(list, &names, moe, hidden),
+    }
     if moe.shared > 0 {
         let [gate, up, down] = ["gate", "up", "down"].map(|p| format!("{}.{p}_proj", names.shared));
         list.weight(TensorRole::SharedGate, &gate, &[moe.shared, hidden]);
@@ -209,6 +210,26 @@ fn experts(list: &mut DecoderFamilies<'_>, decoder: &Decoder, moe: &MoeDims, hid
         if let Some(switch) = names.shared_switch {
             list.weight(TensorRole::SharedSwitch, switch, &[1, hidden]);
         }
+    }
+}
+
+fn single_experts(list: &mut DecoderFamilies<'_>, names: &Moe, moe: &MoeDims, hidden: u64) {
+    let rows = moe.intermediate;
+    let [gate, up, down] = names.projections.map(|p| format!("{}.{{E}}.{p}", names.experts));
+    list.expert(TensorRole::ExpertGate, moe.experts, &gate, &[rows, hidden]);
+    list.expert(TensorRole::ExpertUp, moe.experts, &up, &[rows, hidden]);
+    list.expert(TensorRole::ExpertDown, moe.experts, &down, &[hidden, rows]);
+}
+
+/// As transformers names them: no `weight` at the end.
+fn stacked_experts(list: &mut DecoderFamilies<'_>, names: &Moe, moe: &MoeDims, hidden: u64) {
+    let (experts, rows) = (moe.experts, moe.intermediate);
+    for (role, name, shape) in [
+        (TensorRole::ExpertsGateUp, "gate_up_proj", [experts, hidden, 2 * rows]),
+        (TensorRole::ExpertsDown, "down_proj", [experts, rows, hidden]),
+    ] {
+        let name = format!("{}.layers.{{L}}.{}.{name}", list.module, names.experts);
+        list.put(role, ModuleTensor::Weight, name, &shape, list.dtype);
     }
 }
 

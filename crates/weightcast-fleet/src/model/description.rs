@@ -1,6 +1,11 @@
 //! What is known of each model type, as data. What a config says for itself (MLA, sparse layers,
 //! an indexer, draft layers) is not here.
 
+mod tower;
+
+use tower::{QWEN3_INNER, QWEN3_TOWER, QWEN25_TOWER};
+pub(crate) use tower::{Tower, TowerSize, TowerTensor};
+
 /// Whether something is there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum When {
@@ -18,7 +23,26 @@ pub(crate) struct ModelType {
     /// The classes that have these tensors and no others.
     pub(crate) architectures: &'static [&'static str],
     pub(crate) kind: CheckpointKind,
+    /// What the decoder is a part of.
+    pub(crate) multimodal: Option<Multimodal>,
+    /// Engines, and Megatron, that have rules for it.
+    pub(crate) ruled_by: &'static [&'static str],
+    /// Rules lay out its weights in FP8 blocks.
+    pub(crate) fp8: bool,
 }
+
+/// A model that sees: a decoder, which `text_config` describes where there is one, and a tower, which
+/// `vision_config` does.
+pub(crate) struct Multimodal {
+    /// The decoder's module in the checkpoint.
+    pub(crate) decoder: &'static str,
+    pub(crate) tower: Tower,
+    /// Beginnings of published names that vLLM changes: the first that fits.
+    pub(crate) renamed: &'static [(&'static str, &'static str)],
+}
+
+const ALL: &[&str] = &["vLLM", "SGLang", "Megatron"];
+const VLLM: &[&str] = &["vLLM"];
 
 /// How a checkpoint lists its tensors.
 #[allow(clippy::large_enum_variant, reason = "a dozen constants")]
@@ -58,6 +82,7 @@ pub(crate) struct Moe {
     /// Engines hold the router in F32.
     pub(crate) router_f32: bool,
     pub(crate) experts: &'static str,
+    pub(crate) expert_form: ExpertForm,
     /// What an expert calls gate, up and down.
     pub(crate) projections: [&'static str; 3],
     pub(crate) shared: &'static str,
@@ -69,11 +94,21 @@ pub(crate) struct Moe {
     pub(crate) copied_in: &'static [&'static str],
 }
 
+/// How a checkpoint stores experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExpertForm {
+    /// Each projection of each expert by itself.
+    Each,
+    /// All experts in one tensor of `[experts, in, out]`, gate and up beside each other.
+    InOut,
+}
+
 const MOE: Moe = Moe {
     router: "mlp.gate",
     correction: When::Never,
     router_f32: false,
     experts: "mlp.experts",
+    expert_form: ExpertForm::Each,
     projections: ["gate_proj", "up_proj", "down_proj"],
     shared: "mlp.shared_experts",
     shared_by_tokens: false,
@@ -104,6 +139,22 @@ const QWEN2: Decoder =
 
 const QWEN3: Decoder =
     Decoder { qk_norm: When::Always, output_bias_taken: false, mlp_bias: When::Never, ..PLAIN };
+
+const QWEN25_VL: Multimodal = Multimodal {
+    decoder: "model",
+    tower: Tower { module: "visual", tensors: &[QWEN25_TOWER] },
+    renamed: &[("lm_head.", "language_model.lm_head."), ("model.", "language_model.model.")],
+};
+
+const QWEN3_VL: Multimodal = Multimodal {
+    decoder: "model.language_model",
+    tower: Tower { module: "model.visual", tensors: &[QWEN3_TOWER, QWEN3_INNER] },
+    renamed: &[
+        ("model.visual.", "visual."),
+        ("lm_head.", "language_model.lm_head."),
+        ("model.language_model.", "language_model.model."),
+    ],
+};
 
 /// Every model type that is known.
 pub(crate) const MODEL_TYPES: &[ModelType] = &[
@@ -171,15 +222,29 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
         DEEPSEEK,
     ),
     ModelType {
-        model_types: &["gpt2"],
-        architectures: &["GPT2LMHeadModel"],
-        kind: CheckpointKind::Gpt2,
+        multimodal: Some(QWEN25_VL),
+        ruled_by: VLLM,
+        fp8: false,
+        ..decoder(&["qwen2_5_vl"], &["Qwen2_5_VLForConditionalGeneration"], QWEN2)
     },
     ModelType {
-        model_types: &["gpt_oss"],
-        architectures: &["GptOssForCausalLM"],
-        kind: CheckpointKind::GptOss,
+        multimodal: Some(QWEN3_VL),
+        ruled_by: VLLM,
+        fp8: false,
+        ..decoder(&["qwen3_vl"], &["Qwen3VLForConditionalGeneration"], QWEN3)
     },
+    ModelType {
+        multimodal: Some(QWEN3_VL),
+        ruled_by: VLLM,
+        fp8: false,
+        ..decoder(
+            &["qwen3_vl_moe"],
+            &["Qwen3VLMoeForConditionalGeneration"],
+            Decoder { moe: Moe { expert_form: ExpertForm::InOut, ..MOE }, ..QWEN3 },
+        )
+    },
+    of_kind(&["gpt2"], &["GPT2LMHeadModel"], CheckpointKind::Gpt2),
+    of_kind(&["gpt_oss"], &["GptOssForCausalLM"], CheckpointKind::GptOss),
 ];
 
 const fn decoder(
@@ -187,5 +252,13 @@ const fn decoder(
     architectures: &'static [&'static str],
     decoder: Decoder,
 ) -> ModelType {
-    ModelType { model_types, architectures, kind: CheckpointKind::Decoder(decoder) }
+    of_kind(model_types, architectures, CheckpointKind::Decoder(decoder))
+}
+
+const fn of_kind(
+    model_types: &'static [&'static str],
+    architectures: &'static [&'static str],
+    kind: CheckpointKind,
+) -> ModelType {
+    ModelType { model_types, architectures, kind, multimodal: None, ruled_by: ALL, fp8: true }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::config::{Config, ConfigError, texts, understood};
-use super::description::CheckpointKind;
+use super::description::{CheckpointKind, ModelType};
 use super::quantisation::Quantisation;
 
 /// Keys under which a config says that its checkpoint is quantised.
@@ -31,7 +31,7 @@ pub(crate) enum WeightForm {
 
 impl WeightForm {
     /// The form that a config of this kind says.
-    pub(crate) fn of(config: &Config, kind: &CheckpointKind) -> Result<WeightForm, ConfigError> {
+    pub(crate) fn of(config: &Config, described: &ModelType) -> Result<WeightForm, ConfigError> {
         let said = config.anywhere(&KEYS);
         let Some((key, value)) = said.first() else { return Ok(WeightForm::Plain) };
         let refused = |why: String| refusal(key, value, why);
@@ -47,17 +47,19 @@ impl WeightForm {
             _ => Err("no rule lays this method out".into()),
         };
         match form.map_err(refused)? {
-            form if form.is_of(kind) => Ok(form),
+            form if form.is_of(described) => Ok(form),
             _ => Err(refused("no rule lays this method out for this type of model".into())),
         }
     }
 
     /// Whether rules lay out a checkpoint of this kind in this form.
-    fn is_of(&self, kind: &CheckpointKind) -> bool {
+    fn is_of(&self, described: &ModelType) -> bool {
         match self {
             WeightForm::Plain => true,
-            WeightForm::Fp8Blocks(_) => matches!(kind, CheckpointKind::Decoder(_)),
-            WeightForm::Mxfp4Experts => matches!(kind, CheckpointKind::GptOss),
+            WeightForm::Fp8Blocks(_) => {
+                matches!(described.kind, CheckpointKind::Decoder(_)) && described.fp8
+            }
+            WeightForm::Mxfp4Experts => matches!(described.kind, CheckpointKind::GptOss),
         }
     }
 }

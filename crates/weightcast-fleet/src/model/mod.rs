@@ -12,6 +12,7 @@ mod gpt2;
 mod gpt_oss;
 mod quantisation;
 mod role;
+mod tower;
 
 pub(crate) use alike::Fused;
 pub use checkpoint::ModelSpec;

@@ -61,9 +61,56 @@ pub enum TensorRole {
     DraftFinalNorm,
     DraftEmbedding,
     DraftHead,
+    /// A tower that sees: its patches and their positions, then its blocks.
+    TowerPatches,
+    TowerPositions,
+    TowerInputNorm,
+    TowerPostAttentionNorm,
+    /// Query, key and value in one tensor, as the checkpoint stores them.
+    TowerQueryKeyValue,
+    TowerOutput,
+    TowerGate,
+    TowerUp,
+    TowerDown,
+    /// What leads from a tower to the decoder.
+    MergerNorm,
+    MergerUp,
+    MergerDown,
+    /// The same, from blocks within a tower.
+    InnerMergerNorm,
+    InnerMergerUp,
+    InnerMergerDown,
 }
 
 impl TensorRole {
+    /// Whether it is of a tower, whose blocks are counted by themselves, or leads from one to the decoder.
+    pub(crate) fn is_of_tower(self) -> bool {
+        use TensorRole::*;
+        matches!(
+            self,
+            TowerPatches
+                | TowerPositions
+                | TowerInputNorm
+                | TowerPostAttentionNorm
+                | TowerQueryKeyValue
+                | TowerOutput
+                | TowerGate
+                | TowerUp
+                | TowerDown
+                | MergerNorm
+                | MergerUp
+                | MergerDown
+        ) || self.is_of_inner_merger()
+    }
+
+    /// Whether it leads from a block within a tower to the decoder.
+    pub(crate) fn is_of_inner_merger(self) -> bool {
+        matches!(
+            self,
+            TensorRole::InnerMergerNorm | TensorRole::InnerMergerUp | TensorRole::InnerMergerDown
+        )
+    }
+
     /// Whether FP8 checkpoints quantise it: linear layers do, but for the router, the embedding,
     /// the head and what is too small to matter.
     pub(crate) fn is_quantised(self) -> bool {

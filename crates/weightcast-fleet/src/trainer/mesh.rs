@@ -140,14 +140,19 @@ impl RankShare {
         })
     }
 
-    /// The held layers of a family; draft layers are with the last, the embedding with the first.
+    /// The held layers of a family; draft layers are with the last, the embedding and a tower with the first.
     fn layers(&self, family: &Family, draft: bool, model: &ModelSpec) -> Vec<Option<(u64, u64)>> {
         if family.layers.is_empty() {
             let here = match family.role {
                 TensorRole::Embedding | TensorRole::Positions => self.is_first,
+                role if role.is_of_tower() => self.is_first,
                 _ => self.is_last,
             };
             return if here { vec![None] } else { Vec::new() };
+        }
+        if family.role.is_of_tower() {
+            let all = family.layers.iter().copied().map(Some);
+            return if self.is_first { all.collect() } else { Vec::new() };
         }
         let count = model.dims.layers;
         let end =

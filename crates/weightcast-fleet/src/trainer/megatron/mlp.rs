@@ -14,7 +14,8 @@ impl MegatronParameters<'_> {
         self.norm();
         let gated = |gate, up, place| [(gate, Cut::Rows(place)), (up, Cut::Rows(place))];
         let fc1 = format!("{MODULE}.linear_fc1");
-        self.module(&fc1, &[(TensorRole::DenseGateUp, Cut::Halves(self.tp))])?;
+        let halves = Cut::Parts { place: self.tp, parts: 2 };
+        self.module(&fc1, &[(TensorRole::DenseGateUp, halves)])?;
         self.module(&fc1, &gated(TensorRole::DenseGate, TensorRole::DenseUp, self.tp))?;
         self.module(
             &format!("{MODULE}.linear_fc2"),

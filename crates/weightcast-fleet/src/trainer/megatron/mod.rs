@@ -44,6 +44,7 @@ pub(super) fn records(
     trainer: &Trainer,
     rank: u64,
 ) -> Result<Vec<Record>, RuleError> {
+    RuleError::refuse_without(model, "Megatron")?;
     if !model.is_decoder {
         return Err(RuleError::Computes {
             engine: "Megatron",

@@ -1,0 +1,105 @@
+//! The tensors of a tower that sees, and of what leads from it to the decoder.
+
+use weightcast_plan::DType;
+
+use super::config::{Config, ConfigError};
+use super::description::{Tower, TowerSize, TowerTensor};
+use super::family::Family;
+use super::role::ModuleTensor;
+
+/// Most blocks of a tower: more than any has, few enough to list.
+const MOST_BLOCKS: u64 = 4096;
+
+/// Numbers of a tower, out of the part of the config that is for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TowerDims {
+    /// Its attention heads.
+    pub(crate) heads: u64,
+    /// Its blocks, and the mergers that stand behind some of them.
+    pub(crate) blocks: u64,
+    pub(crate) mergers: u64,
+}
+
+impl TowerDims {
+    /// Reads them.
+    pub(crate) fn of(config: &Config, tower: &Tower) -> Result<TowerDims, ConfigError> {
+        let key = "deepstack_visual_indexes";
+        let mergers = config.value(key).map(|_| config.numbers(key).len() as u64);
+        let blocks = config.number(&["depth"])?;
+        if blocks > MOST_BLOCKS || mergers.unwrap_or(0) > MOST_BLOCKS {
+            return Err(ConfigError::TooLarge { key: "depth", value: blocks, most: MOST_BLOCKS });
+        }
+        let has_mergers =
+            tower.tensors.iter().flat_map(|g| *g).any(|t| t.role.is_of_inner_merger());
+        let mergers = match mergers {
+            None if has_mergers => return Err(ConfigError::Missing { keys: vec![key] }),
+            Some(count) if count > 0 && !has_mergers => {
+                let what = format!("{key} names blocks, and this type of model takes none");
+                return Err(ConfigError::Contradiction { what });
+            }
+            mergers => mergers.unwrap_or(0),
+        };
+        Ok(TowerDims { heads: config.number(&["num_heads"])?.max(1), blocks, mergers })
+    }
+}
+
+/// The families of a tower, not quantised.
+pub(crate) fn families(
+    config: &Config,
+    tower: &Tower,
+    dims: &TowerDims,
+    dtype: DType,
+) -> Result<Vec<Family>, ConfigError> {
+    let mut families = Vec::new();
+    for tensor in tower.tensors.iter().flat_map(|group| *group) {
+        let shape = tensor.shape.iter().map(|&of| size(config, of)).collect::<Result<_, _>>()?;
+        put(&mut families, tower, tensor, shape, dims, dtype);
+    }
+    Ok(families)
+}
+
+/// The weight, and its bias where it has one; nothing where there is no layer of it.
+fn put(
+    families: &mut Vec<Family>,
+    tower: &Tower,
+    tensor: &TowerTensor,
+    shape: Vec<u64>,
+    dims: &TowerDims,
+    dtype: DType,
+) {
+    let count = match tensor.role.is_of_inner_merger() {
+        true => dims.mergers,
+        false => dims.blocks,
+    };
+    let layers = match tensor.module.contains("{L}") {
+        true if count == 0 => return,
+        true => vec![(0, count - 1)],
+        false => Vec::new(),
+    };
+    let bias = tensor.bias.then(|| (ModuleTensor::Bias, "bias", vec![shape[0]]));
+    for (member, suffix, shape) in [(ModuleTensor::Weight, "weight", shape)].into_iter().chain(bias)
+    {
+        let name = format!("{}.{}.{suffix}", tower.module, tensor.module);
+        let (role, layers) = (tensor.role, layers.clone());
+        families.push(Family { role, member, name, shape, dtype, layers, experts: 0 });
+    }
+}
+
+/// A size, in elements. Products that are out of reach are refused with all others, as bytes.
+fn size(config: &Config, of: TowerSize) -> Result<u64, ConfigError> {
+    let hidden = config.number(&["hidden_size"])?;
+    Ok(match of {
+        TowerSize::Hidden => hidden,
+        TowerSize::Projections => 3 * hidden,
+        TowerSize::Wide => config.number(&["intermediate_size"])?,
+        TowerSize::Merged => {
+            let side = config.number(&["spatial_merge_size"])?;
+            hidden.saturating_mul(side.saturating_mul(side))
+        }
+        TowerSize::Decoder => config.number(&["out_hidden_size"])?,
+        TowerSize::Colours => config.find(&["in_channels", "in_chans"])?.unwrap_or(3),
+        TowerSize::Frames => config.number(&["temporal_patch_size"])?,
+        TowerSize::Patch => config.number(&["patch_size"])?,
+        TowerSize::Grid => config.number(&["num_position_embeddings"])?,
+    })
+}

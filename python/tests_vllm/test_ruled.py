@@ -1,0 +1,84 @@
+"""Each family that has rules of its own: what these say of every rank is what vLLM's class does, and the checkpoint that
+they describe is the one that transformers saves."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from weightcast.adapters import vllm
+from weightcast.adapters.catalog import Catalog
+
+from .engine import build
+from .ruled import RULED, Ruled
+from .rules import Refused, Rules, agree
+from .test_coordinates import first_elements, landed
+
+LAID_OUT = {name: family for name, family in RULED.items() if not family.refused}
+REFUSED = {name: family for name, family in RULED.items() if family.refused}
+
+#: Ranks, and whether experts are spread over them.
+CASES = [
+    (name, tp, ep)
+    for name, family in LAID_OUT.items()
+    for tp, ep in ((1, False), (2, False), (4, False), (2, True))
+    if family.experts or not ep
+]
+
+
+def spec(tp: int, ep: bool) -> str:
+    return f"vllm:tp={tp}" + f",ep={tp}" * ep
+
+
+def by_rule(rules: Rules, catalog: Catalog, spec: str, rank: int) -> dict[str, torch.Tensor]:
+    """For each parameter, the number of the element that the rules put in each place; -1: none."""
+    starts, found = first_elements(catalog), {}
+    for record in rules.records(spec, rank):
+        place = torch.full(record["shape"], -1)
+        for name, dim, start, length, target_dim, target_start, index in record["pieces"]:
+            numbers = torch.arange(math.prod(catalog[name].shape)).reshape(catalog[name].shape) + starts[name]
+            numbers = numbers.narrow(dim, start, length) if numbers.dim() else numbers
+            target = place if index is None else place[index]
+            target.narrow(target_dim, target_start, length).copy_(numbers)
+        found[record["name"]] = place
+    return found
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_the_checkpoint_is_the_one_that_transformers_saves(name: str, tmp_path: Path) -> None:
+    family = RULED[name]
+    assert dict(Rules(family.config(), tmp_path).catalog()) == dict(family.catalog())
+
+
+@pytest.mark.parametrize(("name", "tp", "ep"), CASES)
+def test_rules_equal_the_layout_of_the_real_class(name: str, tp: int, ep: bool, tmp_path: Path) -> None:
+    family = RULED[name]
+    config, catalog = family.config(), family.catalog()
+    rules = Rules(config, tmp_path)
+    for rank in range(tp):
+        live = vllm.read(build(config, tp=tp, rank=rank, ep=ep), catalog)
+        agree(live, rules, catalog, spec(tp, ep), rank)
+
+
+@pytest.mark.parametrize(("name", "tp", "ep"), CASES)
+def test_elements_land_where_the_rules_say(name: str, tp: int, ep: bool, tmp_path: Path) -> None:
+    family = RULED[name]
+    config, catalog = family.config(), family.catalog()
+    rules = Rules(config, tmp_path)
+    rank = tp - 1
+    want = landed(lambda: build(config, tp=tp, rank=rank, ep=ep), catalog)
+    want = {name.replace(".experts.routed_experts.", ".experts."): place for name, place in want.items()}
+    got = by_rule(rules, catalog, spec(tp, ep), rank)
+    assert got.keys() == want.keys()
+    for parameter, place in want.items():
+        assert torch.equal(got[parameter], place), (rank, parameter)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_slice_is_refused(name: str, tmp_path: Path) -> None:
+    family: Ruled = REFUSED[name]
+    rules = Rules(family.config(), tmp_path)
+    for tp, ep in ((1, False), (2, True)):
+        with pytest.raises(Refused, match=family.refused):
+            rules.records(spec(tp, ep))
