@@ -27,10 +27,21 @@ class Ruled(Family):
     refused: str = ""
     #: transformers 5 saves experts turned over, `[experts, out, in]`; they are published `[experts, in, out]`.
     turned: bool = False
+    #: How published names begin where transformers 5 begins them otherwise: this, and that.
+    published: tuple[str, str] = ("", "")
+    #: What is published in F32, and transformers 5 saves in the type of the rest.
+    published_f32: str = ""
 
     def catalog(self) -> Catalog:
         """What the published checkpoint holds."""
-        saved = super().catalog()
+        as_saved, begins = self.published
+        saved = {
+            begins + name.removeprefix(as_saved) if name.startswith(as_saved) else name: entry
+            for name, entry in super().catalog().items()
+        }
+        for name, entry in saved.items():
+            if self.published_f32 and name.endswith(self.published_f32):
+                saved[name] = Entry(entry.shape, "F32")
         if self.turned:
             for name, entry in saved.items():
                 if ".experts." in name:
@@ -71,6 +82,15 @@ QWEN_VISION = {
 }
 QWEN3_VISION = QWEN_VISION | {"num_position_embeddings": 16, "deepstack_visual_indexes": [0, 2]}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+GEMMA3 = {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8}
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 4,
+    "linear_num_value_heads": 8,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+    "linear_conv_kernel_dim": 4,
+}
 SEES = "AutoModelForImageTextToText"
 
 RULED = {
@@ -108,5 +128,45 @@ RULED = {
         experts=True,
         refused="transposed",
         turned=True,
+    ),
+    "gemma3_text": Ruled("gemma3_text", "Gemma3ForCausalLM", GEMMA3),
+    "gemma3_text, untied": Ruled(
+        "gemma3_text", "Gemma3ForCausalLM", GEMMA3 | {"tie_word_embeddings": False}
+    ),
+    "gemma3": Ruled(
+        "gemma3", "Gemma3ForConditionalGeneration",
+        {"mm_tokens_per_image": 4, "image_token_index": 199},
+        auto=SEES,
+        text=GEMMA3,
+        vision={
+            "model_type": "siglip_vision_model",
+            "hidden_size": 32,
+            "intermediate_size": 40,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "image_size": 8,
+            "patch_size": 2,
+            "vision_use_head": False,
+        },
+        published=("vision_tower.", "vision_tower.vision_model."),
+    ),
+    "minimax_m2": Ruled(
+        "minimax_m2", "MiniMaxM2ForCausalLM",
+        {
+            "head_dim": 16,
+            "intermediate_size": 24,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 2,
+            "rotary_dim": 8,
+            "scoring_func": "sigmoid",
+            "use_routing_bias": True,
+        },
+        experts=True,
+        published_f32="e_score_correction_bias",
+    ),
+    "qwen3_next": Ruled(
+        "qwen3_next", "Qwen3NextForCausalLM",
+        LINEAR | EXPERTS | {"head_dim": 16, "shared_expert_intermediate_size": 40},
+        experts=True,
     ),
 }

@@ -18,17 +18,17 @@ from .test_coordinates import first_elements, landed
 LAID_OUT = {name: family for name, family in RULED.items() if not family.refused}
 REFUSED = {name: family for name, family in RULED.items() if family.refused}
 
-#: Ranks, and whether experts are spread over them.
+#: Tensor-parallel ranks, data-parallel ones, and whether experts are spread over both.
 CASES = [
-    (name, tp, ep)
+    (name, tp, dp, ep)
     for name, family in LAID_OUT.items()
-    for tp, ep in ((1, False), (2, False), (4, False), (2, True))
+    for tp, dp, ep in ((1, 1, False), (2, 1, False), (4, 1, False), (2, 1, True), (2, 2, True))
     if family.experts or not ep
 ]
 
 
-def spec(tp: int, ep: bool) -> str:
-    return f"vllm:tp={tp}" + f",ep={tp}" * ep
+def spec(tp: int, dp: int, ep: bool) -> str:
+    return f"vllm:tp={tp},dp={dp}" + f",ep={tp * dp}" * ep
 
 
 def by_rule(rules: Rules, catalog: Catalog, spec: str, rank: int) -> dict[str, torch.Tensor]:
@@ -51,25 +51,25 @@ def test_the_checkpoint_is_the_one_that_transformers_saves(name: str, tmp_path: 
     assert dict(Rules(family.config(), tmp_path).catalog()) == dict(family.catalog())
 
 
-@pytest.mark.parametrize(("name", "tp", "ep"), CASES)
-def test_rules_equal_the_layout_of_the_real_class(name: str, tp: int, ep: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "tp", "dp", "ep"), CASES)
+def test_rules_equal_the_layout_of_the_real_class(name: str, tp: int, dp: int, ep: bool, tmp_path: Path) -> None:
     family = RULED[name]
     config, catalog = family.config(), family.catalog()
     rules = Rules(config, tmp_path)
-    for rank in range(tp):
-        live = vllm.read(build(config, tp=tp, rank=rank, ep=ep), catalog)
-        agree(live, rules, catalog, spec(tp, ep), rank)
+    for rank in range(tp * dp):
+        live = vllm.read(build(config, tp=tp, dp=dp, rank=rank, ep=ep), catalog)
+        agree(live, rules, catalog, spec(tp, dp, ep), rank)
 
 
-@pytest.mark.parametrize(("name", "tp", "ep"), CASES)
-def test_elements_land_where_the_rules_say(name: str, tp: int, ep: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "tp", "dp", "ep"), CASES)
+def test_elements_land_where_the_rules_say(name: str, tp: int, dp: int, ep: bool, tmp_path: Path) -> None:
     family = RULED[name]
     config, catalog = family.config(), family.catalog()
     rules = Rules(config, tmp_path)
-    rank = tp - 1
-    want = landed(lambda: build(config, tp=tp, rank=rank, ep=ep), catalog)
+    rank = tp * dp - 1
+    want = landed(lambda: build(config, tp=tp, dp=dp, rank=rank, ep=ep), catalog)
     want = {name.replace(".experts.routed_experts.", ".experts."): place for name, place in want.items()}
-    got = by_rule(rules, catalog, spec(tp, ep), rank)
+    got = by_rule(rules, catalog, spec(tp, dp, ep), rank)
     assert got.keys() == want.keys()
     for parameter, place in want.items():
         assert torch.equal(got[parameter], place), (rank, parameter)
@@ -81,4 +81,4 @@ def test_what_no_slice_is_refused(name: str, tmp_path: Path) -> None:
     rules = Rules(family.config(), tmp_path)
     for tp, ep in ((1, False), (2, True)):
         with pytest.raises(Refused, match=family.refused):
-            rules.records(spec(tp, ep))
+            rules.records(spec(tp, 1, ep))

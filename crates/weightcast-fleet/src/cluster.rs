@@ -27,6 +27,15 @@ impl Cluster {
             let what = format!("{spec} has {ranks} ranks; at most {MOST_RANKS} are supported");
             return Err(RuleError::Degrees { what });
         }
+        let draft = match &spec.side {
+            Side::Engine(engine) => engine.draft,
+            Side::Trainer(trainer) => trainer.draft,
+        };
+        if draft && model.unruled_drafts {
+            let model_type = &model.model_type;
+            let what = format!("no rule lays out the draft layers of {model_type}; leave out mtp");
+            return Err(RuleError::Degrees { what });
+        }
         let model = match spec.quantise {
             Quantise::AsConfigured => model.clone(),
             Quantise::Never => model.quantised(None)?,

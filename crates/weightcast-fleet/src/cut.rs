@@ -35,6 +35,8 @@ pub(crate) enum Cut {
     Rows(GroupRank),
     /// Equal parts of each of so many parts of the rows: several weights that are one tensor.
     Parts { place: GroupRank, parts: u64 },
+    /// Equal parts of each of three blocks of the rows, which have these sizes.
+    Blocks { place: GroupRank, sizes: [u64; 3] },
     /// Equal parts of the columns: row-parallel.
     Columns(GroupRank),
     /// Heads of `head` rows: each rank has some, or shares one with its neighbours.
@@ -57,6 +59,16 @@ impl Cut {
                 let (start, len) = equal(what, each, place)?;
                 (0..parts).map(|part| of_rows((part * each + start, len))).collect()
             }
+            Cut::Blocks { place, sizes } => {
+                let mut ranges = Vec::new();
+                let mut first = 0;
+                for size in sizes {
+                    let (start, len) = equal(what, size, place)?;
+                    ranges.push(of_rows((first + start, len)));
+                    first += size;
+                }
+                ranges
+            }
             Cut::Columns(place) => {
                 let (start, len) = equal(what, weight.shape[1], place)?;
                 vec![Range { dim: 1, start, len }]
@@ -75,7 +87,9 @@ impl Cut {
             Cut::Whole => false,
             Cut::Span { .. } => true,
             Cut::Rows(place) | Cut::Columns(place) => place.of > 1,
-            Cut::Parts { place, .. } | Cut::Heads { place, .. } => place.of > 1,
+            Cut::Parts { place, .. } | Cut::Blocks { place, .. } | Cut::Heads { place, .. } => {
+                place.of > 1
+            }
         }
     }
 }

@@ -268,9 +268,7 @@ fn classes_with_another_head_are_refused() {
 /// Families whose rules would be guessed: linear attention, parts that see, experts in one tensor, norms over all heads.
 #[test]
 fn families_without_a_description_are_refused() {
-    for model_type in
-        ["qwen3_next", "qwen3_5_moe", "gemma3", "gemma3_text", "llama4", "minimax_m2", "kimi_k25"]
-    {
+    for model_type in ["qwen3_5_moe", "llama4", "kimi_k25"] {
         let error = with("qwen3-0.6b", "model_type", &json!(model_type)).expect_err("refused");
         assert!(matches!(error, ConfigError::UnknownModel { .. }), "{model_type}: {error}");
         let told = error.to_string();

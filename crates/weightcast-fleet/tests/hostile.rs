@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::{Cluster, Spec, movement};
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 32] = [
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -31,6 +31,13 @@ const KEYS: [&str; 25] = [
     "tie_word_embeddings",
     "text_config",
     "vision_config",
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+    "full_attention_interval",
+    "layer_types",
 ];
 
 const FORM_KEYS: [&str; 7] = [
@@ -55,9 +62,12 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 /// Models with a tower, which have no rules in FP8.
-const SEEING: [&str; 3] = ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"];
+const SEEING: [&str; 4] = ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "gemma3"];
 
-const TOWER_KEYS: [&str; 10] = [
+/// Others that have none.
+const PLAIN: [&str; 3] = ["gemma3_text", "minimax_m2", "qwen3_next"];
+
+const TOWER_KEYS: [&str; 11] = [
     "depth",
     "hidden_size",
     "num_heads",
@@ -68,12 +78,13 @@ const TOWER_KEYS: [&str; 10] = [
     "temporal_patch_size",
     "num_position_embeddings",
     "deepstack_visual_indexes",
+    "image_size",
 ];
 
 fn models() -> impl Strategy<Value = &'static str> {
     let known =
         ["llama", "qwen3_moe", "deepseek_v3", "glm4", "glm_moe_dsa", "gpt2", "gpt_oss", "x"];
-    prop::sample::select([&known[..], &SEEING].concat())
+    prop::sample::select([&known[..], &SEEING, &PLAIN].concat())
 }
 
 const SPECS: [&str; 8] = [
@@ -105,14 +116,16 @@ proptest! {
         match model_type {
             "gpt2" => config["quantization_config"] = Value::Null,
             "gpt_oss" => config["quantization_config"] = json!({ "quant_method": "mxfp4" }),
+            plain if PLAIN.contains(&plain) => config["quantization_config"] = Value::Null,
             seeing if SEEING.contains(&seeing) => {
                 config["quantization_config"] = Value::Null;
                 let mut part = json!({
                     "depth": 2, "hidden_size": 8, "num_heads": 2, "intermediate_size": 8,
                     "spatial_merge_size": 2, "out_hidden_size": 32, "patch_size": 2,
-                    "temporal_patch_size": 2, "num_position_embeddings": 4,
+                    "temporal_patch_size": 2, "num_position_embeddings": 4, "image_size": 8,
+                    "vision_use_head": false,
                 });
-                if seeing != "qwen2_5_vl" {
+                if seeing.starts_with("qwen3") {
                     part["deepstack_visual_indexes"] = json!([0]);
                 }
                 for (key, value) in tower {

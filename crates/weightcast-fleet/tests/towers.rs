@@ -41,6 +41,19 @@ fn qwen25_vl() -> Value {
     })
 }
 
+/// As Gemma 3 is published: what differs from its class's own numbers.
+fn gemma3(text: Value) -> Value {
+    json!({
+        "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+        "text_config": text, "torch_dtype": "bfloat16",
+        "vision_config": {
+            "hidden_size": 1152, "image_size": 896, "intermediate_size": 4304,
+            "model_type": "siglip_vision_model", "num_attention_heads": 16,
+            "num_hidden_layers": 27, "patch_size": 14, "vision_use_head": false
+        }
+    })
+}
+
 fn model(config: &Value) -> Result<ModelSpec, ConfigError> {
     Config::parse(&config.to_string()).and_then(|config| ModelSpec::of(&config))
 }
@@ -66,6 +79,45 @@ fn a_published_checkpoint_has_as_many_tensors_and_bytes() {
     let found = model(&qwen3_vl()).expect("a model");
     assert_eq!(sums(&found, "model.visual."), [(713, 8_875_631_616), (315, 830_695_424)]);
     assert_eq!(found.bytes(false), 8_875_631_616);
+}
+
+/// Elements of the published checkpoints of Gemma 3, 4B, 27B and 1B, and of Qwen2.5-VL-7B.
+#[test]
+fn other_published_checkpoints_have_as_many_bytes() {
+    let (four, more) = (
+        json!({"hidden_size": 2560, "intermediate_size": 10_240, "num_hidden_layers": 34}),
+        json!({
+            "head_dim": 128, "hidden_size": 5376, "intermediate_size": 21_504,
+            "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads": 16,
+        }),
+    );
+    let one = json!({
+        "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "head_dim": 256,
+        "hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4,
+        "num_hidden_layers": 26, "num_key_value_heads": 1, "torch_dtype": "bfloat16",
+        "vocab_size": 262_144,
+    });
+    for (config, elements) in [
+        (gemma3(four), 4_300_079_472u64),
+        (gemma3(more), 27_432_406_640),
+        (one, 999_885_952),
+        (qwen25_vl(), 8_292_166_656),
+    ] {
+        assert_eq!(model(&config).expect("a model").bytes(false), 2 * elements, "{config}");
+    }
+}
+
+#[test]
+fn a_head_that_the_engine_leaves_out_is_refused() {
+    let mut config = gemma3(json!({"hidden_size": 2560}));
+    let norm = "vision_tower.vision_model.encoder.layers.{L}.self_attn.qkv_proj.bias";
+    let found = layout(&config, "vllm:tp=2", 0).expect("a layout");
+    assert_eq!(found.records.iter().find(|r| r.name == norm).expect("biases").shape, [1728]);
+    for said in [json!(true), Value::Null] {
+        config["vision_config"]["vision_use_head"] = said;
+        let told = model(&config).expect_err("refused").to_string();
+        assert!(told.contains("vision_use_head") && told.contains("live engine"), "{told}");
+    }
 }
 
 #[test]
@@ -176,7 +228,9 @@ fn what_has_no_rule_is_refused_by_name() {
     // A tower without mergers behind its blocks names none.
     let mut config = qwen25_vl();
     config["vision_config"]["deepstack_visual_indexes"] = json!([1]);
-    assert!(matches!(model(&config), Err(ConfigError::Contradiction { .. })));
+    let refused = model(&config);
+    let key = "deepstack_visual_indexes";
+    assert!(matches!(refused, Err(ConfigError::Unruled { key: k, .. }) if k == key), "{refused:?}");
 }
 
 /// vLLM turns them over: no slice of the checkpoint is what a rank holds.

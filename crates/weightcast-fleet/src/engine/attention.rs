@@ -16,6 +16,7 @@ impl EngineParameters<'_> {
             true => self.latent_attention(place)?,
             false => self.head_attention(place)?,
         }
+        self.linear_attention(place)?;
         match self.model.dims.indexer.is_some() {
             true => self.indexer(),
             false => Ok(()),
@@ -35,14 +36,45 @@ impl EngineParameters<'_> {
         }
         let dims = &self.model.dims;
         let (heads, keys, head) = (dims.heads, dims.key_heads, dims.head);
-        let queries = self.query_heads(heads, head, place)?;
+        // A head of the query may have a gate behind it.
+        let query = self.model.of_role(TensorRole::Query).next();
+        let rows = query.map_or(head, |query| query.shape[0] / heads);
+        let queries = self.query_heads(heads, rows, place)?;
         let keys = Cut::Heads { place, heads: keys, head };
         let parts =
             [(TensorRole::Query, queries), (TensorRole::Key, keys), (TensorRole::Value, keys)];
         self.module(Some("self_attn.qkv_proj"), &parts)?;
         self.module(None, &[(TensorRole::Output, Cut::Columns(place))])?;
-        self.whole(TensorRole::QueryNorm)?;
-        self.whole(TensorRole::KeyNorm)
+        let norms = match self.model.qk_norm_over_heads {
+            true => [queries, keys],
+            false => [Cut::Whole; 2],
+        };
+        self.module(None, &[(TensorRole::QueryNorm, norms[0])])?;
+        self.module(None, &[(TensorRole::KeyNorm, norms[1])])
+    }
+
+    /// Linear attention: key heads over the attention ranks, and the value heads that go with them.
+    fn linear_attention(&mut self, place: GroupRank) -> Result<(), RuleError> {
+        let linear = self.model.dims.linear.as_ref();
+        let Some(linear) = linear.filter(|_| self.has(TensorRole::LinearOutput)) else {
+            return Ok(());
+        };
+        // Rows may divide where heads do not.
+        equal("key heads of linear attention", linear.key_heads, place)?;
+        let (keys, values) = linear.rows();
+        let (rows, blocks) = (Cut::Rows(place), Cut::Blocks { place, sizes: [keys, keys, values] });
+        for (role, cut) in [
+            (TensorRole::LinearInput, rows),
+            (TensorRole::LinearStrength, rows),
+            (TensorRole::LinearConvolution, blocks),
+            (TensorRole::LinearTimeBias, rows),
+            (TensorRole::LinearDecayLog, rows),
+            (TensorRole::LinearNorm, Cut::Whole),
+            (TensorRole::LinearOutput, Cut::Columns(place)),
+        ] {
+            self.module(None, &[(role, cut)])?;
+        }
+        Ok(())
     }
 
     /// Engines refuse heads that do not divide. Such a layout can be written down with the rest

@@ -186,7 +186,7 @@ impl<'a> EngineParameters<'a> {
     pub(crate) fn dtype_of(&self, family: &Family) -> DType {
         match (family.role, family.dtype) {
             (TensorRole::Router, _) if self.model.router_f32 => DType::F32,
-            (TensorRole::IndexKeyNorm, _) => DType::F32,
+            (TensorRole::IndexKeyNorm | TensorRole::LinearDecayLog, _) => DType::F32,
             (_, dtype) if dtype == self.model.dtype => self.engine.dtype.unwrap_or(dtype),
             (_, dtype) => dtype,
         }

@@ -7,13 +7,15 @@ use crate::error::RuleError;
 use crate::model::TensorRole;
 
 /// What every rank has whole.
-const WHOLE: [TensorRole; 6] = [
+const WHOLE: [TensorRole; 8] = [
     TensorRole::TowerPatches,
     TensorRole::TowerPositions,
     TensorRole::TowerInputNorm,
     TensorRole::TowerPostAttentionNorm,
+    TensorRole::TowerFinalNorm,
     TensorRole::MergerNorm,
     TensorRole::InnerMergerNorm,
+    TensorRole::TowerProjection,
 ];
 
 impl EngineParameters<'_> {
@@ -29,6 +31,8 @@ impl EngineParameters<'_> {
         let (rows, columns) = (Cut::Rows(place), Cut::Columns(place));
         let thirds = Cut::Parts { place, parts: 3 };
         self.module(None, &[(TensorRole::TowerQueryKeyValue, thirds)])?;
+        let apart = [TensorRole::TowerQuery, TensorRole::TowerKey, TensorRole::TowerValue];
+        self.module(Some("self_attn.qkv_proj"), &apart.map(|role| (role, rows)))?;
         self.module(None, &[(TensorRole::TowerOutput, columns)])?;
         match self.has(TensorRole::TowerGate) {
             true => {

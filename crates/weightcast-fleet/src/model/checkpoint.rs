@@ -31,6 +31,8 @@ pub struct ModelSpec {
     /// Engines that have room for copies of its experts.
     pub(crate) copied_in: &'static [&'static str],
     pub(crate) output_bias_taken: bool,
+    /// The norms of query and key have a weight for each element of each head.
+    pub(crate) qk_norm_over_heads: bool,
     pub(crate) model_type: String,
     /// Whether engines and trainers have rules for it; else only whole tensors and rows.
     pub(crate) is_decoder: bool,
@@ -42,6 +44,8 @@ pub struct ModelSpec {
     pub(crate) ruled_by: &'static [&'static str],
     /// Whether rules lay out its weights in FP8 blocks.
     pub(crate) fp8: bool,
+    /// Whether its checkpoint has draft layers that no rule lays out.
+    pub(crate) unruled_drafts: bool,
     config: Config,
 }
 
@@ -66,17 +70,18 @@ impl ModelSpec {
             Some(_) => text_of(config)?,
             None => config.clone(),
         };
+        let text = text.assuming(model_type.assumed, ("tie_word_embeddings", model_type.tied));
         let dims = Dims::of(&text)?;
         let dtype = dtype_of(&text)?;
         let mut families = match &model_type.kind {
             CheckpointKind::Decoder(decoder) => {
-                let module = parts.map_or("model", |parts| parts.decoder);
-                decoder::families(&text, decoder, module, &dims, dtype)?
+                let modules = parts.map_or(("model", "lm_head"), |p| (p.decoder, p.head));
+                decoder::families(&text, decoder, modules, &dims, dtype)?
             }
             CheckpointKind::Gpt2 => gpt2::families(&dims, config, dtype)?,
             CheckpointKind::GptOss => gpt_oss::families(&dims, dtype, &form)?,
         };
-        let tower = parts.map(|parts| tower_of(config, parts, dtype)).transpose()?;
+        let tower = parts.map(|parts| tower_of(config, parts, &dims, dtype)).transpose()?;
         let tower = tower.map(|(tower, seeing)| {
             families.extend(seeing);
             tower
@@ -102,12 +107,14 @@ impl ModelSpec {
             shared_by_tokens: decoder.is_some_and(|d| d.moe.shared_by_tokens),
             copied_in: decoder.map_or(&[], |d| d.moe.copied_in),
             output_bias_taken: decoder.is_some_and(|d| d.output_bias_taken),
+            qk_norm_over_heads: decoder.is_some_and(|d| d.qk_norm_over_heads),
             model_type: config.model_type().to_owned(),
             is_decoder: decoder.is_some(),
             tower,
             renamed: parts.map_or(&[], |parts| parts.renamed),
             ruled_by: model_type.ruled_by,
             fp8: model_type.fp8,
+            unruled_drafts: model_type.unruled_drafts,
             config: config.clone(),
         })
     }
@@ -183,6 +190,7 @@ fn text_of(config: &Config) -> Result<Config, ConfigError> {
 fn tower_of(
     config: &Config,
     parts: &Multimodal,
+    decoder: &Dims,
     dtype: DType,
 ) -> Result<(TowerDims, Vec<Family>), ConfigError> {
     let part = config.part("vision_config");
@@ -193,7 +201,7 @@ fn tower_of(
         return Err(ConfigError::Contradiction { what });
     }
     let dims = TowerDims::of(&part, &parts.tower)?;
-    let families = tower::families(&part, &parts.tower, &dims, dtype)?;
+    let families = tower::families(&part, &parts.tower, &dims, decoder.hidden, dtype)?;
     Ok((dims, families))
 }
 

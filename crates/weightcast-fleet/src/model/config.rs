@@ -42,6 +42,9 @@ pub enum ConfigError {
         told_bits(bits)
     )]
     Quantised { key: String, method: String, bits: Vec<u64>, why: String },
+    /// A variety of a model that no rule lays out.
+    #[error("config key {key} is {found}: {why}; read the layout off a live engine")]
+    Unruled { key: &'static str, found: String, why: &'static str },
     /// Numbers that do not belong together.
     #[error("the config contradicts itself: {what}")]
     Contradiction { what: String },
@@ -133,6 +136,19 @@ impl Config {
             whole.0[key] = value.clone();
         }
         whole
+    }
+
+    /// This config, with these numbers and this flag where it has nothing under their keys.
+    pub(crate) fn assuming(mut self, numbers: &[(&str, u64)], flag: (&str, bool)) -> Config {
+        for &(key, number) in numbers {
+            if self.value(key).is_none() {
+                self.0[key] = number.into();
+            }
+        }
+        if self.value(flag.0).is_none() {
+            self.0[flag.0] = flag.1.into();
+        }
+        self
     }
 
     /// What these keys hold here and in all objects within, each with its path, the outermost first.

@@ -3,16 +3,16 @@
 use weightcast_plan::DType;
 
 use super::config::{Config, ConfigError};
-use super::description::{Decoder, ExpertForm, Moe, When};
-use super::dims::{Dims, Indexer, Mla, MoeDims};
+use super::description::{Decoder, ExpertForm, LinearForm, Moe, When};
+use super::dims::{Dims, Indexer, LinearDims, Mla, MoeDims};
 use super::family::{Family, intervals};
 use super::role::{ModuleTensor, TensorRole};
 
-/// The families of a decoder's checkpoint, not quantised, with its layers in this module.
+/// The families of a decoder's checkpoint, not quantised, with its layers in the one module and its head in the other.
 pub(crate) fn families(
     config: &Config,
     decoder: &Decoder,
-    module: &str,
+    (module, head): (&str, &str),
     dims: &Dims,
     dtype: DType,
 ) -> Result<Vec<Family>, ConfigError> {
@@ -24,7 +24,7 @@ pub(crate) fn families(
     norms(&mut list, decoder, hidden);
     match &dims.mla {
         Some(mla) => latent_attention(&mut list, mla, dims),
-        None => attention(&mut list, decoder, dims),
+        None => attention(&mut list, decoder, dims)?,
     }
     if let Some(indexer) = &dims.indexer {
         let mla = dims.mla.as_ref().ok_or_else(|| ConfigError::Contradiction {
@@ -45,7 +45,7 @@ pub(crate) fn families(
     }
     list.outside(TensorRole::FinalNorm, &format!("{module}.norm"), &[hidden]);
     if !dims.tied {
-        list.outside(TensorRole::Head, "lm_head", &[vocabulary, hidden]);
+        list.outside(TensorRole::Head, head, &[vocabulary, hidden]);
     }
     if dims.draft_layers > 0 {
         list.layers = vec![(dims.layers, all - 1)];
@@ -115,17 +115,69 @@ impl DecoderFamilies<'_> {
 }
 
 fn norms(list: &mut DecoderFamilies<'_>, decoder: &Decoder, hidden: u64) {
-    list.weight(TensorRole::InputNorm, "input_layernorm", &[hidden]);
-    list.weight(TensorRole::PostAttentionNorm, "post_attention_layernorm", &[hidden]);
-    if decoder.sandwich_norms {
-        list.weight(TensorRole::PostSelfAttentionNorm, "post_self_attn_layernorm", &[hidden]);
-        list.weight(TensorRole::PostMlpNorm, "post_mlp_layernorm", &[hidden]);
+    for &(role, module) in decoder.norms {
+        list.weight(role, module, &[hidden]);
     }
 }
 
-fn attention(list: &mut DecoderFamilies<'_>, decoder: &Decoder, dims: &Dims) {
+/// Attention, and linear attention in the layers that have it instead.
+fn attention(
+    list: &mut DecoderFamilies<'_>,
+    decoder: &Decoder,
+    dims: &Dims,
+) -> Result<(), ConfigError> {
+    let Some(form) = decoder.linear else {
+        head_attention(list, decoder, dims);
+        return Ok(());
+    };
+    let keys = vec!["linear_num_value_heads"];
+    let linear = dims.linear.as_ref().ok_or(ConfigError::Missing { keys })?;
+    let key = "attn_output_gate";
+    if decoder.gated_query && list.config.value(key).is_some_and(|said| said != true) {
+        let found = "not true".to_owned();
+        let why = "only queries with gates have a rule";
+        return Err(ConfigError::Unruled { key, found, why });
+    }
+    let all = std::mem::take(&mut list.layers);
+    list.layers = intervals((0..dims.layers).filter(|layer| !linear.layers.contains(layer)));
+    head_attention(list, decoder, dims);
+    list.layers = intervals(linear.layers.iter().copied());
+    linear_attention(list, form, linear, dims.hidden);
+    list.layers = all;
+    Ok(())
+}
+
+fn linear_attention(
+    list: &mut DecoderFamilies<'_>,
+    form: LinearForm,
+    linear: &LinearDims,
+    hidden: u64,
+) {
+    let ((keys, values), heads) = (linear.rows(), linear.value_heads);
+    match form {
+        LinearForm::ByHead => {
+            let rows = 2 * keys + 2 * values;
+            list.weight(TensorRole::LinearInput, "linear_attn.in_proj_qkvz", &[rows, hidden]);
+            let rows = 2 * heads;
+            list.weight(TensorRole::LinearStrength, "linear_attn.in_proj_ba", &[rows, hidden]);
+        }
+    }
+    let convolution = [2 * keys + values, 1, linear.kernel];
+    list.weight(TensorRole::LinearConvolution, "linear_attn.conv1d", &convolution);
+    for (role, name) in
+        [(TensorRole::LinearTimeBias, "dt_bias"), (TensorRole::LinearDecayLog, "A_log")]
+    {
+        let name = format!("{}.layers.{{L}}.linear_attn.{name}", list.module);
+        list.put(role, ModuleTensor::Weight, name, &[heads], list.dtype);
+    }
+    list.weight(TensorRole::LinearNorm, "linear_attn.norm", &[linear.value_head]);
+    list.weight(TensorRole::LinearOutput, "linear_attn.out_proj", &[hidden, values]);
+}
+
+fn head_attention(list: &mut DecoderFamilies<'_>, decoder: &Decoder, dims: &Dims) {
+    let queries = dims.heads * if decoder.gated_query { 2 } else { 1 };
     let projections = [
-        (TensorRole::Query, "self_attn.q_proj", dims.heads),
+        (TensorRole::Query, "self_attn.q_proj", queries),
         (TensorRole::Key, "self_attn.k_proj", dims.key_heads),
         (TensorRole::Value, "self_attn.v_proj", dims.key_heads),
     ];
@@ -136,8 +188,12 @@ fn attention(list: &mut DecoderFamilies<'_>, decoder: &Decoder, dims: &Dims) {
     list.weight(TensorRole::Output, "self_attn.o_proj", &[dims.hidden, dims.heads * dims.head]);
     list.bias(TensorRole::Output, "self_attn.o_proj", dims.hidden, decoder.output_bias);
     if list.holds(decoder.qk_norm) {
-        list.weight(TensorRole::QueryNorm, "self_attn.q_norm", &[dims.head]);
-        list.weight(TensorRole::KeyNorm, "self_attn.k_norm", &[dims.head]);
+        let (queries, keys) = match decoder.qk_norm_over_heads {
+            true => (dims.heads, dims.key_heads),
+            false => (1, 1),
+        };
+        list.weight(TensorRole::QueryNorm, "self_attn.q_norm", &[queries * dims.head]);
+        list.weight(TensorRole::KeyNorm, "self_attn.k_norm", &[keys * dims.head]);
     }
 }
 
@@ -189,7 +245,7 @@ fn experts(list: &mut DecoderFamilies<'_>, decoder: &Decoder, moe: &MoeDims, hid
     let names = decoder.moe;
     list.weight(TensorRole::Router, names.router, &[moe.experts, hidden]);
     if list.holds(names.correction) {
-        let name = format!("{}.layers.{{L}}.{}.e_score_correction_bias", list.module, names.router);
+        let name = format!("{}.layers.{{L}}.{}", list.module, names.correction_name);
         list.put(
             TensorRole::RouterCorrection,
             ModuleTensor::Bias,

@@ -3,8 +3,9 @@
 
 mod tower;
 
-use tower::{QWEN3_INNER, QWEN3_TOWER, QWEN25_TOWER};
-pub(crate) use tower::{Tower, TowerSize, TowerTensor};
+use super::role::TensorRole;
+use tower::{GEMMA3_TOWER, QWEN3_INNER, QWEN3_TOWER, QWEN25_TOWER};
+pub(crate) use tower::{Tower, TowerMembers, TowerSize, TowerTensor};
 
 /// Whether something is there.
 #[derive(Debug, Clone, Copy)]
@@ -29,13 +30,20 @@ pub(crate) struct ModelType {
     pub(crate) ruled_by: &'static [&'static str],
     /// Rules lay out its weights in FP8 blocks.
     pub(crate) fp8: bool,
+    /// What its class takes where the config has no number.
+    pub(crate) assumed: &'static [(&'static str, u64)],
+    /// The head is the embedding where the config does not say.
+    pub(crate) tied: bool,
+    /// Its checkpoint has draft layers that no rule lays out.
+    pub(crate) unruled_drafts: bool,
 }
 
 /// A model that sees: a decoder, which `text_config` describes where there is one, and a tower, which
 /// `vision_config` does.
 pub(crate) struct Multimodal {
-    /// The decoder's module in the checkpoint.
+    /// The decoder's module in the checkpoint, and its head's.
     pub(crate) decoder: &'static str,
+    pub(crate) head: &'static str,
     pub(crate) tower: Tower,
     /// Beginnings of published names that vLLM changes: the first that fits.
     pub(crate) renamed: &'static [(&'static str, &'static str)],
@@ -64,13 +72,25 @@ pub(crate) struct Decoder {
     pub(crate) output_bias_taken: bool,
     pub(crate) mlp_bias: When,
     pub(crate) qk_norm: When,
-    /// Norms after attention and MLP as well as before them.
-    pub(crate) sandwich_norms: bool,
+    /// The norms of query and key are over all heads, with a weight for each element.
+    pub(crate) qk_norm_over_heads: bool,
+    pub(crate) norms: &'static [(TensorRole, &'static str)],
+    /// Of some layers, in place of attention: how the checkpoint stores it.
+    pub(crate) linear: Option<LinearForm>,
+    /// Each head of the query has a gate behind it.
+    pub(crate) gated_query: bool,
     /// `gate_up_proj` is one tensor in the checkpoint.
     pub(crate) fused_gate_up: bool,
     pub(crate) moe: Moe,
     /// The draft layer stores an embedding and a head of its own.
     pub(crate) draft_embeddings: bool,
+}
+
+/// How a checkpoint stores the inputs of linear attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinearForm {
+    /// Key head by key head: its query, key, values and gates in one tensor, strengths and decays in another.
+    ByHead,
 }
 
 /// The variations of a layer of experts.
@@ -79,6 +99,7 @@ pub(crate) struct Moe {
     pub(crate) router: &'static str,
     /// The score correction bias of the router.
     pub(crate) correction: When,
+    pub(crate) correction_name: &'static str,
     /// Engines hold the router in F32.
     pub(crate) router_f32: bool,
     pub(crate) experts: &'static str,
@@ -106,6 +127,7 @@ pub(crate) enum ExpertForm {
 const MOE: Moe = Moe {
     router: "mlp.gate",
     correction: When::Never,
+    correction_name: "mlp.gate.e_score_correction_bias",
     router_f32: false,
     experts: "mlp.experts",
     expert_form: ExpertForm::Each,
@@ -116,13 +138,38 @@ const MOE: Moe = Moe {
     copied_in: &["vLLM", "SGLang"],
 };
 
+/// Norms before attention and MLP.
+const NORMS: &[(TensorRole, &str)] = &[
+    (TensorRole::InputNorm, "input_layernorm"),
+    (TensorRole::PostAttentionNorm, "post_attention_layernorm"),
+];
+
+/// Norms after them too.
+const SANDWICH: &[(TensorRole, &str)] = &[
+    (TensorRole::InputNorm, "input_layernorm"),
+    (TensorRole::PostAttentionNorm, "post_attention_layernorm"),
+    (TensorRole::PostSelfAttentionNorm, "post_self_attn_layernorm"),
+    (TensorRole::PostMlpNorm, "post_mlp_layernorm"),
+];
+
+/// The same, where what other models have before the MLP is after attention.
+const GEMMA_NORMS: &[(TensorRole, &str)] = &[
+    (TensorRole::InputNorm, "input_layernorm"),
+    (TensorRole::PostSelfAttentionNorm, "post_attention_layernorm"),
+    (TensorRole::PostAttentionNorm, "pre_feedforward_layernorm"),
+    (TensorRole::PostMlpNorm, "post_feedforward_layernorm"),
+];
+
 const PLAIN: Decoder = Decoder {
     qkv_bias: When::Flag("attention_bias"),
     output_bias: When::Flag("attention_bias"),
     output_bias_taken: true,
     mlp_bias: When::Flag("mlp_bias"),
     qk_norm: When::Never,
-    sandwich_norms: false,
+    qk_norm_over_heads: false,
+    norms: NORMS,
+    linear: None,
+    gated_query: false,
     fused_gate_up: false,
     moe: MOE,
     draft_embeddings: false,
@@ -140,15 +187,70 @@ const QWEN2: Decoder =
 const QWEN3: Decoder =
     Decoder { qk_norm: When::Always, output_bias_taken: false, mlp_bias: When::Never, ..PLAIN };
 
+const QWEN3_NEXT: Decoder = Decoder {
+    linear: Some(LinearForm::ByHead),
+    gated_query: true,
+    moe: Moe {
+        shared: "mlp.shared_expert",
+        shared_switch: Some("mlp.shared_expert_gate"),
+        shared_by_tokens: true,
+        copied_in: &["vLLM"],
+        ..MOE
+    },
+    ..QWEN3
+};
+
+const MINIMAX_M2: Decoder = Decoder {
+    qkv_bias: When::Never,
+    output_bias: When::Never,
+    mlp_bias: When::Never,
+    qk_norm: When::Always,
+    qk_norm_over_heads: true,
+    moe: Moe {
+        router: "block_sparse_moe.gate",
+        correction: When::Flag("use_routing_bias"),
+        correction_name: "block_sparse_moe.e_score_correction_bias",
+        router_f32: true,
+        experts: "block_sparse_moe.experts",
+        projections: ["w1", "w3", "w2"],
+        copied_in: &[],
+        ..MOE
+    },
+    ..PLAIN
+};
+
+const GEMMA3: Decoder =
+    Decoder { qk_norm: When::Always, mlp_bias: When::Never, norms: GEMMA_NORMS, ..PLAIN };
+
+/// Published configs of Gemma 3 name what differs from these.
+const GEMMA3_ASSUMED: &[(&str, u64)] = &[
+    ("vocab_size", 262_208),
+    ("hidden_size", 2304),
+    ("intermediate_size", 9216),
+    ("num_hidden_layers", 26),
+    ("num_attention_heads", 8),
+    ("num_key_value_heads", 4),
+    ("head_dim", 256),
+];
+
+const GEMMA3_VL: Multimodal = Multimodal {
+    decoder: "language_model.model",
+    head: "language_model.lm_head",
+    tower: Tower { module: "", tensors: &[GEMMA3_TOWER], without: Some("vision_use_head") },
+    renamed: &[],
+};
+
 const QWEN25_VL: Multimodal = Multimodal {
     decoder: "model",
-    tower: Tower { module: "visual", tensors: &[QWEN25_TOWER] },
+    head: "lm_head",
+    tower: Tower { module: "visual.", tensors: &[QWEN25_TOWER], without: None },
     renamed: &[("lm_head.", "language_model.lm_head."), ("model.", "language_model.model.")],
 };
 
 const QWEN3_VL: Multimodal = Multimodal {
     decoder: "model.language_model",
-    tower: Tower { module: "model.visual", tensors: &[QWEN3_TOWER, QWEN3_INNER] },
+    head: "lm_head",
+    tower: Tower { module: "model.visual.", tensors: &[QWEN3_TOWER, QWEN3_INNER], without: None },
     renamed: &[
         ("model.visual.", "visual."),
         ("lm_head.", "language_model.lm_head."),
@@ -193,7 +295,7 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
     decoder(
         &["glm4"],
         &["Glm4ForCausalLM"],
-        Decoder { output_bias: When::Never, sandwich_norms: true, fused_gate_up: true, ..PLAIN },
+        Decoder { output_bias: When::Never, norms: SANDWICH, fused_gate_up: true, ..PLAIN },
     ),
     decoder(
         &["glm4_moe"],
@@ -243,6 +345,32 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
             Decoder { moe: Moe { expert_form: ExpertForm::InOut, ..MOE }, ..QWEN3 },
         )
     },
+    ModelType {
+        assumed: GEMMA3_ASSUMED,
+        tied: true,
+        ruled_by: VLLM,
+        fp8: false,
+        ..decoder(&["gemma3_text"], &["Gemma3ForCausalLM"], GEMMA3)
+    },
+    ModelType {
+        multimodal: Some(GEMMA3_VL),
+        assumed: GEMMA3_ASSUMED,
+        tied: true,
+        ruled_by: VLLM,
+        fp8: false,
+        ..decoder(&["gemma3"], &["Gemma3ForConditionalGeneration"], GEMMA3)
+    },
+    ModelType {
+        ruled_by: VLLM,
+        fp8: false,
+        ..decoder(&["minimax_m2"], &["MiniMaxM2ForCausalLM"], MINIMAX_M2)
+    },
+    ModelType {
+        ruled_by: VLLM,
+        fp8: false,
+        unruled_drafts: true,
+        ..decoder(&["qwen3_next"], &["Qwen3NextForCausalLM"], QWEN3_NEXT)
+    },
     of_kind(&["gpt2"], &["GPT2LMHeadModel"], CheckpointKind::Gpt2),
     of_kind(&["gpt_oss"], &["GptOssForCausalLM"], CheckpointKind::GptOss),
 ];
@@ -260,5 +388,15 @@ const fn of_kind(
     architectures: &'static [&'static str],
     kind: CheckpointKind,
 ) -> ModelType {
-    ModelType { model_types, architectures, kind, multimodal: None, ruled_by: ALL, fp8: true }
+    ModelType {
+        model_types,
+        architectures,
+        kind,
+        multimodal: None,
+        ruled_by: ALL,
+        fp8: true,
+        assumed: &[],
+        tied: false,
+        unruled_drafts: false,
+    }
 }

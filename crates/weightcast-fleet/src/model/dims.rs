@@ -19,6 +19,7 @@ pub(crate) struct Dims {
     pub(crate) intermediate: u64,
     pub(crate) mla: Option<Mla>,
     pub(crate) indexer: Option<Indexer>,
+    pub(crate) linear: Option<LinearDims>,
     pub(crate) moe: Option<MoeDims>,
     pub(crate) tied: bool,
 }
@@ -40,6 +41,18 @@ pub(crate) struct Mla {
 pub(crate) struct Indexer {
     pub(crate) heads: u64,
     pub(crate) head: u64,
+}
+
+/// Linear attention (gated delta nets).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LinearDims {
+    pub(crate) key_heads: u64,
+    pub(crate) key_head: u64,
+    pub(crate) value_heads: u64,
+    pub(crate) value_head: u64,
+    pub(crate) kernel: u64,
+    /// The layers that have it in place of attention, ascending.
+    pub(crate) layers: Vec<u64>,
 }
 
 /// Layers of experts.
@@ -78,6 +91,7 @@ impl Dims {
             intermediate: config.find(&["intermediate_size", "n_inner"])?.unwrap_or(4 * hidden),
             mla: Mla::of(config)?,
             indexer: Indexer::of(config)?,
+            linear: LinearDims::of(config, layers)?,
             moe: MoeDims::of(config, layers)?,
             tied: config.flag("tie_word_embeddings"),
         })
@@ -102,6 +116,51 @@ impl Indexer {
         let Some(heads) = config.find(&["index_n_heads"])? else { return Ok(None) };
         Ok(Some(Indexer { heads, head: config.number(&["index_head_dim"])? }))
     }
+}
+
+impl LinearDims {
+    fn of(config: &Config, layers: u64) -> Result<Option<LinearDims>, ConfigError> {
+        let Some(value_heads) = config.find(&["linear_num_value_heads"])? else { return Ok(None) };
+        let key_heads = config.number(&["linear_num_key_heads"])?.max(1);
+        if value_heads % key_heads != 0 {
+            let what =
+                format!("{value_heads} value heads are no multiple of {key_heads} key heads");
+            return Err(ConfigError::Contradiction { what });
+        }
+        Ok(Some(LinearDims {
+            key_heads,
+            key_head: config.number(&["linear_key_head_dim"])?,
+            value_heads,
+            value_head: config.number(&["linear_value_head_dim"])?,
+            kernel: config.number(&["linear_conv_kernel_dim"])?,
+            layers: linear_layers(config, layers)?,
+        }))
+    }
+
+    /// Rows of all queries, which are as many as those of keys, and of all values.
+    pub(crate) fn rows(&self) -> (u64, u64) {
+        (self.key_heads * self.key_head, self.value_heads * self.value_head)
+    }
+}
+
+/// The layers with linear attention: as listed, else all but every so many-th.
+fn linear_layers(config: &Config, layers: u64) -> Result<Vec<u64>, ConfigError> {
+    let listed = config.texts("layer_types");
+    if listed.is_empty() {
+        let every = config.find(&["full_attention_interval"])?.unwrap_or(4).max(1);
+        return Ok((0..layers).filter(|layer| (layer + 1) % every != 0).collect());
+    }
+    if listed.len() as u64 != layers {
+        let what = format!("layer_types lists {} of {layers} layers", listed.len());
+        return Err(ConfigError::Contradiction { what });
+    }
+    let known = ["linear_attention", "full_attention"];
+    if let Some(other) = listed.iter().find(|kind| !known.contains(kind)) {
+        let (key, found) = ("layer_types", format!("{other:?}"));
+        let why = "only linear_attention and full_attention have a rule";
+        return Err(ConfigError::Unruled { key, found, why });
+    }
+    Ok((0..layers).filter(|&layer| listed[layer as usize] == known[0]).collect())
 }
 
 impl MoeDims {

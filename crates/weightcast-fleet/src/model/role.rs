@@ -22,6 +22,18 @@ pub enum TensorRole {
     QueryNorm,
     KeyNorm,
     Sinks,
+    /// Linear attention: queries, keys, values, and gates where the checkpoint has these in one tensor.
+    LinearInput,
+    LinearGate,
+    /// Write strength of each value head, with its decay where the checkpoint has both in one tensor.
+    LinearStrength,
+    LinearDecay,
+    LinearConvolution,
+    /// One number for each value head.
+    LinearTimeBias,
+    LinearDecayLog,
+    LinearNorm,
+    LinearOutput,
     /// MLA: down projection of queries.
     QueryDown,
     QueryDownNorm,
@@ -68,14 +80,19 @@ pub enum TensorRole {
     TowerPostAttentionNorm,
     /// Query, key and value in one tensor, as the checkpoint stores them.
     TowerQueryKeyValue,
+    TowerQuery,
+    TowerKey,
+    TowerValue,
     TowerOutput,
     TowerGate,
     TowerUp,
     TowerDown,
-    /// What leads from a tower to the decoder.
+    TowerFinalNorm,
+    /// What leads from a tower to the decoder: a norm and an MLP, or a projection stored `[in, out]`.
     MergerNorm,
     MergerUp,
     MergerDown,
+    TowerProjection,
     /// The same, from blocks within a tower.
     InnerMergerNorm,
     InnerMergerUp,
@@ -93,10 +110,15 @@ impl TensorRole {
                 | TowerInputNorm
                 | TowerPostAttentionNorm
                 | TowerQueryKeyValue
+                | TowerQuery
+                | TowerKey
+                | TowerValue
                 | TowerOutput
                 | TowerGate
                 | TowerUp
                 | TowerDown
+                | TowerFinalNorm
+                | TowerProjection
                 | MergerNorm
                 | MergerUp
                 | MergerDown
