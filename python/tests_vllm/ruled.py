@@ -2,6 +2,7 @@
 against its class, at sizes that no two parts share."""
 
 import importlib.util
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ class Ruled(Family):
     refused: str = ""
     #: transformers 5 saves experts turned over, `[experts, out, in]`; they are published `[experts, in, out]`.
     turned: bool = False
+    #: transformers 5 saves each expert by itself; they are published in one tensor, `[experts, out, in]`.
+    stacked: bool = False
     #: How published names begin where transformers 5 begins them otherwise: this, and that.
     published: tuple[str, str] = ("", "")
     #: What is published in F32, and transformers 5 saves in the type of the rest.
@@ -42,6 +45,8 @@ class Ruled(Family):
         for name, entry in saved.items():
             if self.published_f32 and name.endswith(self.published_f32):
                 saved[name] = Entry(entry.shape, "F32")
+        if self.stacked:
+            saved = _stacked(saved)
         if self.turned:
             for name, entry in saved.items():
                 if ".experts." in name:
@@ -60,6 +65,22 @@ class Ruled(Family):
         return transformers.AutoConfig.for_model(self.model_type, **parts, **self.sizes)
 
 
+def _stacked(saved: Catalog) -> Catalog:
+    stacked: Catalog = {}
+    for name, entry in saved.items():
+        found = re.fullmatch(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight", name)
+        if found is None:
+            stacked[name] = entry
+            continue
+        module, expert, projection = found[1], int(found[2]), found[3]
+        rows, columns = entry.shape
+        shape = (rows, columns) if projection == "down" else (2 * rows, columns)
+        joined = f"{module}.{'down_proj' if projection == 'down' else 'gate_up_proj'}"
+        experts = max(expert + 1, stacked[joined].shape[0] if joined in stacked else 0)
+        stacked[joined] = Entry((experts, *shape), entry.dtype)
+    return stacked
+
+
 #: Rotary embedding over time, height and width.
 SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}}
 INTERLEAVED = {
@@ -68,6 +89,7 @@ INTERLEAVED = {
         "rope_theta": 1e4,
         "mrope_section": [2, 3, 3],
         "mrope_interleaved": True,
+        "partial_rotary_factor": 1.0,
     }
 }
 QWEN_VISION = {
@@ -81,6 +103,7 @@ QWEN_VISION = {
     "out_hidden_size": 64,
 }
 QWEN3_VISION = QWEN_VISION | {"num_position_embeddings": 16, "deepstack_visual_indexes": [0, 2]}
+QWEN35_VISION = QWEN_VISION | {"num_position_embeddings": 16}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 GEMMA3 = {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8}
 LINEAR = {
@@ -168,5 +191,26 @@ RULED = {
         "qwen3_next", "Qwen3NextForCausalLM",
         LINEAR | EXPERTS | {"head_dim": 16, "shared_expert_intermediate_size": 40},
         experts=True,
+    ),
+    "qwen3_5": Ruled(
+        "qwen3_5", "Qwen3_5ForConditionalGeneration",
+        auto=SEES,
+        text=INTERLEAVED | LINEAR | {"head_dim": 16},
+        vision=QWEN35_VISION,
+    ),
+    "qwen3_5, tied": Ruled(
+        "qwen3_5", "Qwen3_5ForConditionalGeneration",
+        {"tie_word_embeddings": True},
+        auto=SEES,
+        text=INTERLEAVED | LINEAR | {"head_dim": 16, "tie_word_embeddings": True},
+        vision=QWEN35_VISION,
+    ),
+    "qwen3_5_moe": Ruled(
+        "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration",
+        auto=SEES,
+        text=INTERLEAVED | LINEAR | EXPERTS | {"head_dim": 16, "shared_expert_intermediate_size": 40},
+        vision=QWEN35_VISION,
+        experts=True,
+        stacked=True,
     ),
 }

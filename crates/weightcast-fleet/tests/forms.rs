@@ -265,13 +265,25 @@ fn classes_with_another_head_are_refused() {
     }
 }
 
-/// Families whose rules would be guessed: linear attention, parts that see, experts in one tensor, norms over all heads.
+/// Families whose rules would be guessed.
 #[test]
 fn families_without_a_description_are_refused() {
-    for model_type in ["qwen3_5_moe", "llama4", "kimi_k25"] {
+    for model_type in ["kimi_k25", "gemma3n", "qwen3_omni_moe", "minimax_m3_vl"] {
         let error = with("qwen3-0.6b", "model_type", &json!(model_type)).expect_err("refused");
         assert!(matches!(error, ConfigError::UnknownModel { .. }), "{model_type}: {error}");
         let told = error.to_string();
         assert!(told.contains(model_type) && told.contains("live engine"), "{told}");
+    }
+}
+
+#[test]
+fn families_of_which_engines_hold_no_slices_are_refused_with_the_reason() {
+    for model_type in ["llama4", "llama4_text"] {
+        let error = with("qwen3-0.6b", "model_type", &json!(model_type)).expect_err("refused");
+        assert!(matches!(error, ConfigError::NotSlices { .. }), "{model_type}: {error}");
+        let told = error.to_string();
+        for part in [model_type, "transposes its experts", "live engine"] {
+            assert!(told.contains(part), "{told}");
+        }
     }
 }

@@ -62,7 +62,8 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 /// Models with a tower, which have no rules in FP8.
-const SEEING: [&str; 4] = ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "gemma3"];
+const SEEING: [&str; 6] =
+    ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "gemma3", "qwen3_5", "qwen3_5_moe"];
 
 /// Others that have none.
 const PLAIN: [&str; 3] = ["gemma3_text", "minimax_m2", "qwen3_next"];
@@ -125,7 +126,7 @@ proptest! {
                     "temporal_patch_size": 2, "num_position_embeddings": 4, "image_size": 8,
                     "vision_use_head": false,
                 });
-                if seeing.starts_with("qwen3") {
+                if seeing.starts_with("qwen3_vl") {
                     part["deepstack_visual_indexes"] = json!([0]);
                 }
                 for (key, value) in tower {

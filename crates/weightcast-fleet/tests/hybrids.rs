@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weightcast_fleet::model::{Config, ConfigError, ModelSpec};
-use weightcast_fleet::{Cluster, RankLayout, Record, RuleError};
+use weightcast_fleet::{Cluster, RankLayout, Record, RuleError, movement};
 use weightcast_plan::DType;
 
 /// As Qwen3-Next-80B-A3B is published.
@@ -16,6 +16,29 @@ fn qwen3_next() -> Value {
         "moe_intermediate_size": 512, "num_attention_heads": 16, "num_experts": 512,
         "num_hidden_layers": 48, "num_key_value_heads": 2, "shared_expert_intermediate_size": 512,
         "tie_word_embeddings": false, "vocab_size": 151_936,
+    })
+}
+
+/// As Qwen3.5-35B-A3B is published, with what decides shapes.
+fn qwen35_moe() -> Value {
+    json!({
+        "architectures": ["Qwen3_5MoeForConditionalGeneration"], "model_type": "qwen3_5_moe",
+        "tie_word_embeddings": false,
+        "text_config": {
+            "attn_output_gate": true, "dtype": "bfloat16", "full_attention_interval": 4,
+            "head_dim": 256, "hidden_size": 2048, "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+            "linear_value_head_dim": 128, "model_type": "qwen3_5_moe_text",
+            "moe_intermediate_size": 512, "num_attention_heads": 16, "num_experts": 256,
+            "num_hidden_layers": 40, "num_key_value_heads": 2,
+            "shared_expert_intermediate_size": 512, "vocab_size": 248_320,
+        },
+        "vision_config": {
+            "deepstack_visual_indexes": [], "depth": 27, "hidden_size": 1152, "in_channels": 3,
+            "intermediate_size": 4304, "num_heads": 16, "num_position_embeddings": 2304,
+            "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+        },
     })
 }
 
@@ -92,6 +115,64 @@ fn norms_over_all_heads_are_cut_like_their_heads() {
     assert_eq!(find(&found, correction).shape, [256]);
     let router = find(&found, "model.layers.{L}.block_sparse_moe.gate.weight");
     assert_eq!((router.shape, router.dtype), (vec![256, 3072], DType::F32));
+}
+
+/// Some of them whole, with copies after all others; or rows of gate and up, and columns, of all.
+#[test]
+fn stacked_experts_are_held_whole_or_in_part() {
+    let stacks = |spec: &str, rank| {
+        let found = layout(&qwen35_moe(), spec, rank).expect("a layout");
+        let of = |name: &str| {
+            let module = "language_model.model.layers.{L}.mlp.experts";
+            let record = find(&found, &format!("{module}.{name}_weight"));
+            let dims: Vec<usize> = record.pieces.iter().map(|p| p.dim).collect();
+            (record.shape.clone(), pieces(&record), dims)
+        };
+        [of("w13"), of("w2")]
+    };
+    let whole = vec![(64, 64, 0)];
+    let expected =
+        [(vec![64, 1024, 2048], whole.clone(), vec![0]), (vec![64, 2048, 512], whole, vec![0])];
+    assert_eq!(stacks("vllm:tp=4,ep=4", 1), expected);
+    // 264 slots on 8 ranks: the last has 25 of its own, and the first 8 once more.
+    let copies = vec![(231, 25, 0), (0, 8, 25)];
+    assert_eq!(stacks("vllm:tp=8,ep=8,redundant=8", 7)[0].1, copies);
+    let [up, down] = stacks("vllm:tp=4", 3);
+    assert_eq!(up, (vec![256, 256, 2048], vec![(384, 128, 0), (896, 128, 128)], vec![1, 1]));
+    assert_eq!(down, (vec![256, 2048, 128], vec![(384, 128, 0)], vec![2]));
+}
+
+#[test]
+fn every_element_has_a_source() {
+    for config in [qwen3_next(), minimax_m2(), qwen35_moe()] {
+        let model = model(&config).expect("a model");
+        let cluster =
+            |spec: &str| Cluster::new(&model, &spec.parse().expect("a spec")).expect("a cluster");
+        for (from, to) in [
+            ("fsdp2:dp=4", "vllm:tp=2"),
+            ("fsdp2:dp=2,tp=2", "vllm:tp=2,dp=2,ep=4"),
+            ("hsdp:replicate=2,shard=4", "vllm:tp=4"),
+        ] {
+            let plan = movement::plan(&cluster(from), &cluster(to), 1, 8).expect("a plan");
+            assert_eq!(plan.defects, Vec::<String>::new(), "{from} -> {to}");
+        }
+    }
+}
+
+#[test]
+fn inputs_of_linear_attention_are_fused_whatever_the_checkpoint_stores() {
+    let found = layout(&qwen35_moe(), "vllm:tp=2", 1).expect("a layout");
+    let module = "language_model.model.layers.{L}.linear_attn";
+    let inputs = find(&found, &format!("{module}.in_proj_qkvz.weight"));
+    let parts = [(1024, 1024, 0), (3072, 1024, 1024), (6144, 2048, 2048), (2048, 2048, 4096)];
+    assert_eq!((pieces(&inputs), inputs.shape[0]), (parts.to_vec(), 6144));
+    let heads = find(&found, &format!("{module}.in_proj_ba.weight"));
+    assert_eq!(pieces(&heads), [(16, 16, 0), (16, 16, 16)]);
+    let told = layout(&qwen35_moe(), "ddp:dp=1,mtp=1", 0).expect_err("no rule").to_string();
+    assert!(told.contains("draft layers of qwen3_5_moe"), "{told}");
+    let mut config = qwen35_moe();
+    config["vision_config"]["deepstack_visual_indexes"] = json!([8]);
+    assert!(matches!(model(&config), Err(ConfigError::Unruled { .. })));
 }
 
 #[test]

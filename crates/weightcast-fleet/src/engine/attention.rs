@@ -63,9 +63,16 @@ impl EngineParameters<'_> {
         equal("key heads of linear attention", linear.key_heads, place)?;
         let (keys, values) = linear.rows();
         let (rows, blocks) = (Cut::Rows(place), Cut::Blocks { place, sizes: [keys, keys, values] });
+        if self.has(TensorRole::LinearGate) {
+            let inputs = [(TensorRole::LinearInput, blocks), (TensorRole::LinearGate, rows)];
+            self.module(Some("linear_attn.in_proj_qkvz"), &inputs)?;
+            let heads = [TensorRole::LinearStrength, TensorRole::LinearDecay];
+            self.module(Some("linear_attn.in_proj_ba"), &heads.map(|role| (role, rows)))?;
+        } else {
+            self.module(None, &[(TensorRole::LinearInput, rows)])?;
+            self.module(None, &[(TensorRole::LinearStrength, rows)])?;
+        }
         for (role, cut) in [
-            (TensorRole::LinearInput, rows),
-            (TensorRole::LinearStrength, rows),
             (TensorRole::LinearConvolution, blocks),
             (TensorRole::LinearTimeBias, rows),
             (TensorRole::LinearDecayLog, rows),

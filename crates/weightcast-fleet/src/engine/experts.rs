@@ -2,7 +2,7 @@
 
 use super::list::{EngineParameters, in_layer, rename};
 use super::{ExpertPlacement, Program};
-use crate::cut::{Cut, Range, follow, piece};
+use crate::cut::{Cut, GroupRank, Range, equal, follow, piece};
 use crate::error::RuleError;
 use crate::model::{Family, Fused, ModuleTensor, MoeDims, TensorRole, fill};
 use crate::record::{ParameterPiece, Record};
@@ -19,6 +19,9 @@ struct Stack {
 impl EngineParameters<'_> {
     /// The experts of the layers now listed.
     pub(crate) fn experts(&mut self) -> Result<(), RuleError> {
+        if self.has(TensorRole::ExpertsGateUp) && !self.model.experts_turned {
+            return self.stacked_experts();
+        }
         if self.has(TensorRole::ExpertsGateUp) {
             return Err(RuleError::Computes {
                 engine: self.engine.program.name(),
@@ -49,6 +52,41 @@ impl EngineParameters<'_> {
                         self.push(record);
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Experts that the checkpoint has as `[experts, out, in]`: some of them whole, or rows and columns of all.
+    fn stacked_experts(&mut self) -> Result<(), RuleError> {
+        let (held, place) = (self.held_experts()?, self.ranks.expert_tensor);
+        for (role, name, dim, parts) in [
+            (TensorRole::ExpertsGateUp, "w13_weight", 1, 2),
+            (TensorRole::ExpertsDown, "w2_weight", 2, 1),
+        ] {
+            for fused in self.alike(&[role]) {
+                let family = fused.weights[0];
+                let mut shape = family.shape.clone();
+                shape[0] = held.len() as u64;
+                shape[dim] /= place.of;
+                let ranges = match place.of {
+                    1 => runs(&held),
+                    _ => parts_of(family, dim, parts, place)?,
+                };
+                let pieces =
+                    ranges.into_iter().map(|(range, at)| piece(family, range, at)).collect();
+                let module = family.name.split_once("{L}.").map_or("", |(_, name)| name);
+                let module = module.rsplit_once('.').map_or("", |(module, _)| module);
+                let name = in_layer(family, &format!("{module}.{name}"));
+                let dtype = self.dtype_of(family);
+                self.push(Record {
+                    name,
+                    shape,
+                    dtype,
+                    pieces,
+                    offset: None,
+                    layers: fused.layers,
+                });
             }
         }
         Ok(())
@@ -185,6 +223,33 @@ impl EngineParameters<'_> {
             }
         }
     }
+}
+
+/// Runs of consecutive experts, and the slot in which each begins.
+fn runs(held: &[Option<u64>]) -> Vec<(Range, u64)> {
+    let mut runs: Vec<(Range, u64)> = Vec::new();
+    for (slot, expert) in (0..).zip(held).filter_map(|(slot, expert)| Some((slot, (*expert)?))) {
+        match runs.last_mut() {
+            Some((run, at)) if run.start + run.len == expert && *at + run.len == slot => {
+                run.len += 1
+            }
+            _ => runs.push((Range { dim: 0, start: expert, len: 1 }, slot)),
+        }
+    }
+    runs
+}
+
+/// A rank's part of each of so many equal parts along a dimension, and where it lies.
+fn parts_of(
+    family: &Family,
+    dim: usize,
+    parts: u64,
+    place: GroupRank,
+) -> Result<Vec<(Range, u64)>, RuleError> {
+    let each = family.shape[dim] / parts;
+    let (start, len) = equal(&family.name, each, place)?;
+    let part = |part| (Range { dim, start: part * each + start, len }, part * len);
+    Ok((0..parts).map(part).collect())
 }
 
 fn of_expert(family: &Family, range: Range, at: u64, expert: u64, slot: usize) -> ParameterPiece {

@@ -4,7 +4,9 @@ use serde_json::Value;
 use weightcast_plan::DType;
 
 use super::config::{Config, ConfigError};
-use super::description::{CheckpointKind, MODEL_TYPES, ModelType, Multimodal};
+use super::description::{
+    CheckpointKind, ExpertForm, MODEL_TYPES, ModelType, Multimodal, NOT_SLICES,
+};
 use super::dims::Dims;
 use super::family::Family;
 use super::form::WeightForm;
@@ -30,6 +32,8 @@ pub struct ModelSpec {
     pub(crate) shared_by_tokens: bool,
     /// Engines that have room for copies of its experts.
     pub(crate) copied_in: &'static [&'static str],
+    /// Its experts are stored `[experts, in, out]`.
+    pub(crate) experts_turned: bool,
     pub(crate) output_bias_taken: bool,
     /// The norms of query and key have a weight for each element of each head.
     pub(crate) qk_norm_over_heads: bool,
@@ -106,6 +110,7 @@ impl ModelSpec {
             router_f32: decoder.is_some_and(|d| d.moe.router_f32),
             shared_by_tokens: decoder.is_some_and(|d| d.moe.shared_by_tokens),
             copied_in: decoder.map_or(&[], |d| d.moe.copied_in),
+            experts_turned: decoder.is_some_and(|d| d.moe.expert_form == ExpertForm::InOut),
             output_bias_taken: decoder.is_some_and(|d| d.output_bias_taken),
             qk_norm_over_heads: decoder.is_some_and(|d| d.qk_norm_over_heads),
             model_type: config.model_type().to_owned(),
@@ -158,6 +163,9 @@ fn bounded(families: &[Family]) -> Result<(), ConfigError> {
 
 fn describe(config: &Config) -> Result<&'static ModelType, ConfigError> {
     let name = config.model_type();
+    if let Some(&(_, why)) = NOT_SLICES.iter().find(|(types, _)| types.contains(&name)) {
+        return Err(ConfigError::NotSlices { found: name.to_owned(), why });
+    }
     let found = MODEL_TYPES.iter().find(|d| d.model_types.contains(&name));
     let found = found.ok_or_else(|| ConfigError::UnknownModel {
         found: name.to_owned(),

@@ -22,6 +22,9 @@ pub enum ConfigError {
         known.join(", ")
     )]
     UnknownModel { found: String, known: Vec<&'static str> },
+    /// A model type that engines fill with other values than slices of its checkpoint.
+    #[error("no rule lays out model type {found:?}: {why}; read the layout off a live engine")]
+    NotSlices { found: String, why: &'static str },
     /// A class that has other tensors than the model type's causal language model.
     #[error(
         "architecture {found} of model type {model_type} has a head or parts (score, classifier) that no rule lays \

@@ -161,6 +161,13 @@ fn linear_attention(
             let rows = 2 * heads;
             list.weight(TensorRole::LinearStrength, "linear_attn.in_proj_ba", &[rows, hidden]);
         }
+        LinearForm::ByKind => {
+            let rows = 2 * keys + values;
+            list.weight(TensorRole::LinearInput, "linear_attn.in_proj_qkv", &[rows, hidden]);
+            list.weight(TensorRole::LinearGate, "linear_attn.in_proj_z", &[values, hidden]);
+            list.weight(TensorRole::LinearStrength, "linear_attn.in_proj_b", &[heads, hidden]);
+            list.weight(TensorRole::LinearDecay, "linear_attn.in_proj_a", &[heads, hidden]);
+        }
     }
     let convolution = [2 * keys + values, 1, linear.kernel];
     list.weight(TensorRole::LinearConvolution, "linear_attn.conv1d", &convolution);
@@ -256,7 +263,7 @@ fn experts(list: &mut DecoderFamilies<'_>, decoder: &Decoder, moe: &MoeDims, hid
     }
     match names.expert_form {
         ExpertForm::Each => single_experts(list, &names, moe, hidden),
-        ExpertForm::InOut => stacked_experts(list, &names, moe, hidden),
+        form => stacked_experts(list, &names, moe, hidden, form),
     }
     if moe.shared > 0 {
         let [gate, up, down] = ["gate", "up", "down"].map(|p| format!("{}.{p}_proj", names.shared));
@@ -278,12 +285,22 @@ fn single_experts(list: &mut DecoderFamilies<'_>, names: &Moe, moe: &MoeDims, hi
 }
 
 /// As transformers names them: no `weight` at the end.
-fn stacked_experts(list: &mut DecoderFamilies<'_>, names: &Moe, moe: &MoeDims, hidden: u64) {
-    let (experts, rows) = (moe.experts, moe.intermediate);
-    for (role, name, shape) in [
-        (TensorRole::ExpertsGateUp, "gate_up_proj", [experts, hidden, 2 * rows]),
-        (TensorRole::ExpertsDown, "down_proj", [experts, rows, hidden]),
+fn stacked_experts(
+    list: &mut DecoderFamilies<'_>,
+    names: &Moe,
+    moe: &MoeDims,
+    hidden: u64,
+    form: ExpertForm,
+) {
+    let wide = moe.intermediate;
+    for (role, name, [rows, columns]) in [
+        (TensorRole::ExpertsGateUp, "gate_up_proj", [2 * wide, hidden]),
+        (TensorRole::ExpertsDown, "down_proj", [hidden, wide]),
     ] {
+        let shape = match form {
+            ExpertForm::InOut => [moe.experts, columns, rows],
+            _ => [moe.experts, rows, columns],
+        };
         let name = format!("{}.layers.{{L}}.{}.{name}", list.module, names.experts);
         list.put(role, ModuleTensor::Weight, name, &shape, list.dtype);
     }

@@ -91,6 +91,8 @@ pub(crate) struct Decoder {
 pub(crate) enum LinearForm {
     /// Key head by key head: its query, key, values and gates in one tensor, strengths and decays in another.
     ByHead,
+    /// Queries, keys and values in one tensor, one after the other; gates, strengths and decays in one each.
+    ByKind,
 }
 
 /// The variations of a layer of experts.
@@ -122,6 +124,8 @@ pub(crate) enum ExpertForm {
     Each,
     /// All experts in one tensor of `[experts, in, out]`, gate and up beside each other.
     InOut,
+    /// The same, of `[experts, out, in]`.
+    OutIn,
 }
 
 const MOE: Moe = Moe {
@@ -200,6 +204,12 @@ const QWEN3_NEXT: Decoder = Decoder {
     ..QWEN3
 };
 
+const QWEN35: Decoder = Decoder {
+    linear: Some(LinearForm::ByKind),
+    moe: Moe { expert_form: ExpertForm::OutIn, ..QWEN3_NEXT.moe },
+    ..QWEN3_NEXT
+};
+
 const MINIMAX_M2: Decoder = Decoder {
     qkv_bias: When::Never,
     output_bias: When::Never,
@@ -256,6 +266,11 @@ const QWEN3_VL: Multimodal = Multimodal {
         ("lm_head.", "language_model.lm_head."),
         ("model.language_model.", "language_model.model."),
     ],
+};
+
+const QWEN35_VL: Multimodal = Multimodal {
+    tower: Tower { module: "model.visual.", tensors: &[QWEN3_TOWER], without: None },
+    ..QWEN3_VL
 };
 
 /// Every model type that is known.
@@ -371,9 +386,29 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
         unruled_drafts: true,
         ..decoder(&["qwen3_next"], &["Qwen3NextForCausalLM"], QWEN3_NEXT)
     },
+    ModelType {
+        multimodal: Some(QWEN35_VL),
+        ruled_by: VLLM,
+        fp8: false,
+        unruled_drafts: true,
+        ..decoder(&["qwen3_5"], &["Qwen3_5ForConditionalGeneration"], QWEN35)
+    },
+    ModelType {
+        multimodal: Some(QWEN35_VL),
+        ruled_by: VLLM,
+        fp8: false,
+        unruled_drafts: true,
+        ..decoder(&["qwen3_5_moe"], &["Qwen3_5MoeForConditionalGeneration"], QWEN35)
+    },
     of_kind(&["gpt2"], &["GPT2LMHeadModel"], CheckpointKind::Gpt2),
     of_kind(&["gpt_oss"], &["GptOssForCausalLM"], CheckpointKind::GptOss),
 ];
+
+/// Model types of which an engine holds no slices, and why.
+pub(crate) const NOT_SLICES: &[(&[&str], &str)] = &[(
+    &["llama4", "llama4_text"],
+    "vLLM transposes its experts and interleaves the rows of its queries and keys, which no slice is",
+)];
 
 const fn decoder(
     model_types: &'static [&'static str],
