@@ -10,9 +10,11 @@ import torch
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog
 
+from .cpu import claim_fp8
 from .engine import build
 from .ruled import RULED, Ruled
-from .rules import Refused, Rules, agree
+from .rules import Refused, Rules, agree, laid
+from .space import catalog_of
 from .test_coordinates import first_elements, landed, recorded
 
 LAID_OUT = {name: family for name, family in RULED.items() if not family.refused}
@@ -90,3 +92,31 @@ def test_what_no_slice_is_refused(name: str, tmp_path: Path) -> None:
     for tp, ep in ((1, False), (2, True)):
         with pytest.raises(Refused, match=family.refused):
             rules.records(spec(tp, 1, ep))
+
+
+@pytest.mark.parametrize(("tp", "ep"), [(1, False), (2, False), (2, True), (4, True)])
+def test_minimax_m2_in_fp8_as_it_is_published(
+    tp: int, ep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_fp8(monkeypatch.setattr)
+    drawn = RULED["minimax_m2"].config() | {
+        "hidden_size": 256,
+        "intermediate_size": 256,
+        "head_dim": 128,
+        "rotary_dim": 64,
+        "quantization_config": {
+            "activation_scheme": "dynamic",
+            "fmt": "float8_e4m3fn",
+            "quant_method": "fp8",
+            "weight_block_size": [128, 128],
+            "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"],
+        },
+    }
+    rules = Rules(drawn, tmp_path)
+    catalog = catalog_of(rules, drawn)
+    assert any(entry.dtype == "F8_E4M3" for entry in catalog.values())
+    for rank in range(tp):
+        live = vllm.read(build(drawn, tp=tp, rank=rank, ep=ep), catalog)
+        found = laid([record.as_json() for record in live.records], catalog)
+        found = {name: record for name, record in found.items() if name not in live.unsourced}
+        assert found == laid(rules.records(spec(tp, 1, ep), rank), catalog)

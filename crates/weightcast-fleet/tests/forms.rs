@@ -101,6 +101,7 @@ fn fp8_is_laid_out_in_dynamic_blocks_only() {
     for right in [
         json!({}),
         json!({"fmt": "e4m3", "activation_scheme": "dynamic", "scale_fmt": "ue8m0"}),
+        json!({"fmt": "float8_e4m3fn"}),
         json!({"fmt": null, "modules_to_not_convert": null, "added": null}),
         json!({"modules_to_not_convert": ["lm_head", "model.layers.3.mlp.experts"]}),
     ] {
@@ -120,6 +121,7 @@ fn fp8_is_laid_out_in_dynamic_blocks_only() {
         (json!({"modules_to_not_convert": "lm_head"}), "no list of names"),
         (json!({"modules_to_not_convert": [3]}), "no list of names"),
         (json!({"modules_to_not_convert": ["mlp.gate"]}), "names \"mlp.gate\""),
+        (json!({"modules_to_not_convert": ["gate"]}), "names \"gate\""),
         (json!({"ignored_layers": ["model.layers.*.mlp"]}), "ignored_layers names"),
         (json!({"modules_to_not_convert": ["re:.*gate"]}), "full names"),
         (json!({"modules_to_not_convert": ["model.layers.3.mlp.experts.7.up_proj"]}), "experts of"),

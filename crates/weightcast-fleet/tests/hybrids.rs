@@ -42,7 +42,7 @@ fn qwen35_moe() -> Value {
     })
 }
 
-/// As MiniMax-M2 is published, but for its FP8.
+/// As MiniMax-M2 is published.
 fn minimax_m2() -> Value {
     json!({
         "architectures": ["MiniMaxM2ForCausalLM"], "model_type": "minimax_m2",
@@ -50,6 +50,11 @@ fn minimax_m2() -> Value {
         "intermediate_size": 1536, "num_attention_heads": 48, "num_key_value_heads": 8,
         "num_hidden_layers": 62, "num_local_experts": 256, "num_mtp_modules": 3,
         "use_routing_bias": true, "vocab_size": 200_064, "tie_word_embeddings": false,
+        "quantization_config": {
+            "activation_scheme": "dynamic", "fmt": "float8_e4m3fn", "quant_method": "fp8",
+            "weight_block_size": [128, 128],
+            "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"],
+        },
     })
 }
 
@@ -173,6 +178,23 @@ fn inputs_of_linear_attention_are_fused_whatever_the_checkpoint_stores() {
     let mut config = qwen35_moe();
     config["vision_config"]["deepstack_visual_indexes"] = json!([8]);
     assert!(matches!(model(&config), Err(ConfigError::Unruled { .. })));
+}
+
+/// Projections of attention and experts in FP8, with a scale for each block; the rest as it was.
+#[test]
+fn minimax_m2_is_laid_out_as_it_is_published() {
+    let found = model(&minimax_m2()).expect("a model");
+    let elements = |dtype| -> u64 {
+        let of = found.families.iter().filter(|f| f.dtype == dtype);
+        of.map(|f| f.count() * f.shape.iter().product::<u64>()).sum()
+    };
+    let (layers, attention, expert) = (62, 3072 * 128 * (48 + 8 + 8 + 48), 3 * 3072 * 1536);
+    let quantised = layers * (attention + 256 * expert);
+    assert_eq!(elements(DType::F8E4M3), quantised);
+    assert_eq!(elements(DType::F32), quantised / (128 * 128) + layers * 256);
+    let layout = layout(&minimax_m2(), "vllm:tp=4,ep=4", 1).expect("a layout");
+    let scales = find(&layout, "model.layers.{L}.block_sparse_moe.experts.w13_weight_scale_inv");
+    assert_eq!((scales.shape, scales.pieces.len()), (vec![64, 24, 24], 128));
 }
 
 #[test]

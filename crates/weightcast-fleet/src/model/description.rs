@@ -30,6 +30,8 @@ pub(crate) struct ModelType {
     pub(crate) ruled_by: &'static [&'static str],
     /// Rules lay out its weights in FP8 blocks.
     pub(crate) fp8: bool,
+    /// Short words of its published config for what no rule quantises.
+    pub(crate) never_quantised: &'static [&'static str],
     /// What its class takes where the config has no number.
     pub(crate) assumed: &'static [(&'static str, u64)],
     /// The head is the embedding where the config does not say.
@@ -377,7 +379,7 @@ pub(crate) const MODEL_TYPES: &[ModelType] = &[
     },
     ModelType {
         ruled_by: VLLM,
-        fp8: false,
+        never_quantised: &["gate", "e_score_correction_bias"],
         ..decoder(&["minimax_m2"], &["MiniMaxM2ForCausalLM"], MINIMAX_M2)
     },
     ModelType {
@@ -433,5 +435,6 @@ const fn of_kind(
         assumed: &[],
         tied: false,
         unruled_drafts: false,
+        never_quantised: &[],
     }
 }

@@ -42,7 +42,9 @@ impl WeightForm {
             return Err(refused("a part of the model is quantised by itself".into()));
         }
         let form = match value.get("quant_method").and_then(Value::as_str) {
-            Some("fp8") => Quantisation::of(value).map(WeightForm::Fp8Blocks),
+            Some("fp8") => {
+                Quantisation::of(value, described.never_quantised).map(WeightForm::Fp8Blocks)
+            }
             Some("mxfp4") => mxfp4_experts(value),
             _ => Err("no rule lays this method out".into()),
         };

@@ -7,9 +7,12 @@ use super::config::{texts, understood};
 use super::family::{Family, fill, intervals};
 use super::role::ModuleTensor;
 
-/// Keys with the one value that is laid out. Scales of `ue8m0` are powers of two, stored in F32 all the same.
-const VALUES: [(&str, &str); 3] =
-    [("fmt", "e4m3"), ("activation_scheme", "dynamic"), ("scale_fmt", "ue8m0")];
+/// Keys with the values that are laid out. Scales of `ue8m0` are powers of two, stored in F32 all the same.
+const VALUES: [(&str, &[&str]); 3] = [
+    ("fmt", &["e4m3", "float8_e4m3fn"]),
+    ("activation_scheme", &["dynamic"]),
+    ("scale_fmt", &["ue8m0"]),
+];
 /// Keys that list modules left as they are.
 const LEFT: [&str; 2] = ["modules_to_not_convert", "ignored_layers"];
 
@@ -30,21 +33,22 @@ impl Quantisation {
         Quantisation { block: (block.max(1), block.max(1)), left: Vec::new() }
     }
 
-    /// What a config's `quantization_config` says, or why that is no such quantisation.
-    pub(super) fn of(said: &Value) -> Result<Quantisation, String> {
+    /// What a config's `quantization_config` says, or why that is no such quantisation. It may name what is never
+    /// quantised, in these short words.
+    pub(super) fn of(said: &Value, never: &[&str]) -> Result<Quantisation, String> {
         let all = VALUES.iter().map(|value| value.0).chain(LEFT);
         understood(said, &all.chain(["quant_method", "weight_block_size"]).collect::<Vec<_>>())?;
         for (key, known) in VALUES {
             let found = said.get(key).filter(|value| !value.is_null());
-            if let Some(found) = found.filter(|&value| value != known) {
-                return Err(format!("{key}={found} has no rule, only {key}={known:?}"));
+            if let Some(found) = found.filter(|&value| known.iter().all(|known| value != known)) {
+                return Err(format!("{key}={found} has no rule, only {key}={:?}", known[0]));
             }
         }
         let (rows, columns) = block(said.get("weight_block_size"))
             .ok_or("only FP8 in blocks has a rule (weight_block_size: [rows, columns])")?;
         let mut left = Vec::new();
         for key in LEFT {
-            for module in texts(said, key)? {
+            for module in texts(said, key)?.into_iter().filter(|module| !never.contains(module)) {
                 named(module).map_err(|why| format!("{key} names {module:?}: {why}"))?;
                 left.push(module.to_owned());
             }
