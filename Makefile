@@ -185,5 +185,5 @@ $(VENV)-%/tools: requirements-%.txt $(VENV)/tools
 
 # Installed in place: changes of Python files need no rebuild.
 $(VENV)/weightcast: $(VENV)/tools $(RUST) pyproject.toml
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked --quiet
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile in-place --locked --quiet
 	touch $@
