@@ -84,7 +84,7 @@ pub enum DriverOutput {
         /// What became of it.
         outcome: UpdateOutcome,
     },
-    /// The driver has nothing more to do for this version.
+    /// The driver has nothing more to do for this version: orders that were not answered are sent no more.
     Ended(DriverEnd),
 }
 
