@@ -1,8 +1,10 @@
 """Weights that lie on a real GPU: published from it, and brought into it."""
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from torch import nn
 
 import weightcast as wc
 import weightcast.torch as wct
+from weightcast import aio
 from weightcast.adapters.live.read import read
 
 from .rollout import digest, laid_out, made
@@ -125,6 +128,79 @@ def test_fp8_of_a_gpu_has_the_bits_of_the_host(opened):
         trainer.unpublish()
     assert torch.equal(codes["cuda"].cpu().view(torch.uint8), codes["cpu"].view(torch.uint8))
     assert torch.equal(scales["cuda"].cpu(), scales["cpu"])
+
+
+def test_halves_of_an_update_change_the_weights_at_the_install(opened):
+    weight = torch.zeros(512, 512, device="cuda")
+    theirs = torch.full_like(weight, -1)
+    trainer, rollout = trainer_of(opened, laid_out({"w": weight})), opened("rollout")
+    rollout.register(laid_out({"w": theirs}))
+    for version in (1, 2):
+        weight.fill_(version)
+        trainer.publish(version)
+        before = theirs.clone()
+        assert rollout.fetch(version, deadline=SOON).changed
+        trainer.unpublish()
+        assert torch.equal(theirs, before), "the engine uses these weights until the install"
+        assert rollout.install()
+        assert bool((theirs == version).all())
+        assert not rollout.install()
+
+
+def test_an_install_waits_for_what_the_engine_has_queued(opened):
+    """A decoding step that was launched before the install has the old weights, on whichever stream."""
+    weight = torch.full((1024, 1024), 2.0, device="cuda")
+    theirs = torch.ones_like(weight)
+    trainer, rollout = trainer_of(opened, laid_out({"w": weight})), opened("rollout")
+    rollout.register(laid_out({"w": theirs}))
+    trainer.publish(1)
+    rollout.fetch(1, deadline=SOON)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(200_000_000)
+        computed = theirs * 10
+        rollout.install()
+        after = theirs * 10
+    torch.cuda.synchronize()
+    assert bool((computed == 10).all()) and bool((after == 20).all())
+
+
+def test_forward_passes_on_the_gpu_follow(opened):
+    ours, engine = (nn.Linear(64, 64, bias=False, device="cuda").requires_grad_(False) for _ in range(2))
+    trainer, rollout = trainer_of(opened, wct.layout(ours)), opened("rollout")
+    rollout.register(wct.layout(engine))
+    inputs = torch.ones(1, 64, device="cuda")
+    with rollout.follow(at=engine) as follower:
+        for version in (1, 2, 3):
+            ours.weight.fill_(version)
+            with trainer.published(version):
+                end = time.monotonic() + SOON
+                while follower.version != version and time.monotonic() < end:
+                    told = engine(inputs)
+            assert follower.version == version
+            assert torch.equal(told, ours(inputs)), "the pass that installs has the new weights"
+
+
+def test_awaited_calls_copy_on_the_stream_of_who_awaits(opened, server):
+    weight = torch.zeros(1024, 1024, device="cuda")
+    theirs = torch.empty_like(weight)
+    trainer = trainer_of(opened, laid_out({"w": weight}))
+
+    async def update_all():
+        me = wc.Replica("rollout")
+        async with await aio.open("m", me, server=server.address) as rollout:
+            await rollout.register(laid_out({"w": theirs}))
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for version in (1, 2):
+                    torch.cuda._sleep(100_000_000)
+                    weight.fill_(version)
+                    trainer.publish(version)
+                    theirs.fill_(-1)
+                    await rollout.update(version, deadline=SOON)
+                    assert bool((theirs == version).all())
+                    trainer.unpublish()
+
+    asyncio.run(update_all())
 
 
 class Engine(nn.Module):
