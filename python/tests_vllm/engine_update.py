@@ -34,6 +34,7 @@ from tests_vllm.rules import Rules
 from tests_vllm.trainer import checkpoint
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, catalog_of
+from weightcast.adapters.live import LiveLayout
 
 #: Sizes for which vLLM has kernels on CPUs.
 FAMILIES = {
@@ -72,12 +73,15 @@ def main(family: str) -> None:
     loaded = generate(llm)
     models = []
     llm.apply_model(models.append)
-    live = vllm.read(
-        models[0],
-        {f"policy.{name}": entry for name, entry in catalog_of(directory).items()},
-        vllm_config=llm.llm_engine.vllm_config,
-        rename=lambda name: name.removeprefix("policy."),
-    )
+
+    def read() -> LiveLayout:
+        return vllm.read(
+            models[0],
+            {f"policy.{name}": entry for name, entry in catalog_of(directory).items()},
+            vllm_config=llm.llm_engine.vllm_config,
+            rename=lambda name: name.removeprefix("policy."),
+        )
+
     held = weights(catalog, 2)
     listed = wc.Layout()
     for name, tensor in held.items():
@@ -89,15 +93,19 @@ def main(family: str) -> None:
         wc.open("policy", wc.Replica("rollout"), server=server.address) as rollout,
     ):
         trainer.register(listed)
-        rollout.register(live.layout(stage=True))
         said = []
         for version in (2, 1):
+            # The second time over what an update has left, as an engine that joins again does.
+            live = read()
+            rollout.register(live.layout(stage=True))
             for name, tensor in weights(catalog, version).items():
                 held[name].copy_(tensor)
             with trainer.published(version=10 - version):
                 assert rollout.update().changed
                 live.finish()
             said.append(generate(llm))
+            rollout.unpublish()
+            rollout.unregister()
     same = {"loaded": loaded, "other": said[0], "back": said[1]}
     print(json.dumps({"kind": type(live).__name__, "derived": live.derived} | same))
 

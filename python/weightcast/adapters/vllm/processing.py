@@ -104,7 +104,17 @@ def load_form(model: nn.Module) -> Iterator[None]:
     with kept(model):
         for module in model.modules():
             restore_layer_on_meta(module, get_layerwise_info(module))
+            _unwrap_loaders(module)
         yield
+
+
+def _unwrap_loaders(module: nn.Module) -> None:
+    """A reload leaves wrappers around the loaders of what vLLM restores, which load nothing once it is over
+    (0.32)."""
+    for tensor in (*module._parameters.values(), *module._buffers.values()):
+        loader: Any = getattr(tensor, "weight_loader", None)
+        while getattr(loader, "__name__", "") == "online_process_loader":
+            loader = tensor.weight_loader = loader.__wrapped__
 
 
 def reload(model: nn.Module, config: Any) -> Callable[[Tensors], None]:
