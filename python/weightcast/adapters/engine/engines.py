@@ -1,4 +1,7 @@
-"""The engines of a trainer, updated together: all of them serve the new version, or all the old one."""
+"""The engines of a trainer, updated together by plain calls: all of them serve the new version, or all the
+old one, unless the trainer is lost in between. For engines whose workers take no orders (see `fleet`): of
+vLLM's own clients, SGLang's, LoRA slots, and for bytes that land in place.
+"""
 
 import logging
 import time
@@ -32,6 +35,29 @@ class Engines:
     def join(self, settings: dict[str, Any]) -> None:
         """Has all engines join the job."""
         self._all(lambda client: client.init_weight_transfer_engine(settings))
+
+    def update(self, version: int, *, staged: bool, pause: str, deadline: float) -> None:
+        """Has all engines fetch a version, pauses them, and has them install the version and generate on."""
+        self.begin()
+        try:
+            if staged:
+                self.fetch(version, deadline=deadline)
+            # For the pause, a fetch in place, and two tries to install.
+            self.take(4 * deadline)
+        except BaseException:
+            self.abandon()
+            raise
+        try:
+            self.pause(pause)
+        except BaseException:
+            # Nothing has changed yet: those that stand still go on with what they hold.
+            self.abandon()
+            self.resume()
+            raise
+        if not staged:
+            # A failure leaves engines empty: they stay paused until an update succeeds.
+            self.fetch_in_place(version, deadline=deadline)
+        self.install(version)
 
     def begin(self) -> None:
         """Begins an update on all engines. One that a lost trainer left open is abandoned first."""

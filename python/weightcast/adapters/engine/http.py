@@ -39,6 +39,11 @@ class Refused(_core.WeightcastError):
         self.said = said
 
 
+class Gone(_core.WeightcastError):
+    """No process is there that could be serving: nothing listens, or the server says that its engine has
+    died."""
+
+
 class Routes:
     """The routes of one server. Engines do not authenticate the routes that change their weights unless
     told to: a plain `http` address beyond this host is therefore refused, unless `insecure` says that the
@@ -90,7 +95,7 @@ class Routes:
         except urllib.error.HTTPError as error:
             if error.code != ILL:
                 return
-            raise _core.WeightcastError(
+            raise Gone(
                 f"{self.base_url}/{path}: the engine has died (/{self._health}: {error.code}); restart it"
             ) from None
         except (urllib.error.URLError, ConnectionError) as error:
@@ -111,7 +116,9 @@ class Routes:
             said = error.read(READ).decode(errors="replace")
             raise Refused(f"{self.base_url}/{path}", error.code, said) from None
         except OSError as error:
-            raise _core.WeightcastError(f"{self.base_url}/{path}: {error}; {self._hint}") from None
+            refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
+            kind = Gone if refused else _core.WeightcastError
+            raise kind(f"{self.base_url}/{path}: {error}; {self._hint}") from None
 
 
 def _content(route: str, answer: Any) -> Any:

@@ -73,18 +73,20 @@ class EngineShard:
         read: Read,
         *,
         installed: int | None = None,
+        run: int | None = None,
         incomplete: str | None = None,
     ) -> None:
         """Joins the job. The layout is read at once if it is known by now what is published, so that
         names which do not match are an error here, and otherwise in the first `fetch`. `installed` is
-        the version that the parameters hold; `incomplete` says why they are none."""
+        the version that the parameters hold, of the training run `run` if that is known; `incomplete` says
+        why they are none."""
         self.settings = settings
         self._read = read
         self._live: Target | None = None
-        self._installed = installed
+        self._installed, self._run = installed, run
         self._fetched: int | None = None
         self._incomplete = incomplete
-        self._failed: str | None = None
+        self._failure: BaseException | None = None
         #: Whether `install` has been done in this update.
         self._repeatable = False
         #: How many fetches there were.
@@ -147,7 +149,16 @@ class EngineShard:
     @property
     def state(self) -> EngineState:
         """What the parameters hold now."""
-        return EngineState(self._installed, self._fetched, self._incomplete, self._failed)
+        failed = None if self._failure is None else str(self._failure)
+        return EngineState(self._installed, self._fetched, self._incomplete, failed)
+
+    @property
+    def version(self) -> dict[str, int] | None:
+        """The version installed last, with its training run: `epoch` and `number`. None where either is not
+        known, as of weights that the engine loaded by itself."""
+        if self._installed is None or self._run is None:
+            return None
+        return {"epoch": self._run, "number": self._installed}
 
     @property
     def handle(self) -> Handle:
@@ -185,18 +196,35 @@ class EngineShard:
                 "or set landing='staged'"
             )
         end = time.monotonic() + (self.settings.deadline if deadline is None else deadline)
-        if self._live is not None and self._live.stale():
-            self._lay_off()
-        if self._live is None:
-            self._settled()
-            self._negotiate(self._handle.catalog(deadline=_left(end)), _left(end))
+        self.read_layout(_left(end))
         self._number += 1
-        self._fetched, self._failed, self._repeatable = None, None, False
+        self._fetched, self._failure, self._repeatable = None, None, False
         if wait:
             self._settled()
             self._fetch(self._number, version, end, allow_rollback)
         else:
             self._fetching = self._thread.submit(self._fetch, self._number, version, end, allow_rollback)
+
+    def read_layout(self, deadline: float) -> None:
+        """Reads the layout by what is published, unless one that still fits has been read. The engine's own
+        loader runs for that, on parameters that the engine must not use meanwhile. All workers call."""
+        end = time.monotonic() + deadline
+        if self._live is not None and self._live.stale():
+            self._lay_off()
+        if self._live is None:
+            self._settled()
+            self._negotiate(self._handle.catalog(deadline=_left(end)), _left(end))
+
+    def arrived(self) -> bool:
+        """Whether the version that was fetched last has come, whole and verified; raises if it never will."""
+        if self._failure is not None:
+            raise self._failure
+        return self._fetched is not None
+
+    def give_up(self) -> None:
+        """What was fetched and not installed counts for nothing any more."""
+        self._number += 1
+        self._fetched, self._failure = None, None
 
     def _fetch(
         self, number: int, version: selector.Selector | int | str, end: float, rollback: bool
@@ -206,7 +234,7 @@ class EngineShard:
             brought = self._bring(version, end, rollback)
         except BaseException as error:
             if number == self._number:
-                self._failed = str(error)
+                self._failure = error
             raise
         if number == self._number:
             self._fetched = brought
@@ -247,6 +275,7 @@ class EngineShard:
         self._incomplete = f"version {version} was being installed: {AGAIN}"
         self._live.finish()
         self._installed, self._fetched, self._incomplete = version, None, None
+        self._run = self._handle.epoch
         self._repeatable = True
         return version
 
@@ -285,6 +314,7 @@ class EngineShard:
     def forget(self) -> None:
         """What was installed is not in use any more."""
         self._installed, self._incomplete, self._repeatable = None, None, False
+        self._run = None
 
     def spoil(self, why: str) -> None:
         """Another worker of this engine failed to install: this one may not generate either, until both

@@ -1,5 +1,6 @@
 """The trainer's side of live engines: publishes weights, and has engines fetch and install them."""
 
+import logging
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -7,8 +8,11 @@ from ... import _core
 from ...handle import Handle, open
 from .adapter import Adapter
 from .engines import Engines
+from .fleet import Fleet
 from .settings import Settings
 from .sources import Rules, source_of
+
+log = logging.getLogger("weightcast")
 
 
 @dataclass(kw_only=True)
@@ -49,7 +53,9 @@ class Publisher:
         if isinstance(source, Adapter):
             listed = [_slot(client, settings.model) for client in listed]
         # A successor, which may have another name, goes on where a lost trainer of the model stopped.
-        self._engines = Engines(listed, f"trainer of {settings.model}")
+        self._holder = f"trainer of {settings.model}"
+        self._clients, self._engines = listed, Engines(listed, self._holder)
+        self._fleet: Fleet | None = None
         #: The version published last.
         self.version = 0
         self._staged = settings.engine.get("landing", "staged") == "staged"
@@ -62,11 +68,31 @@ class Publisher:
 
     def _join_engines(self) -> None:
         try:
-            self._engines.join(self._engine_settings())
+            settings = self._engine_settings()
+            self._engines.join(settings)
+            if self._staged and all(hasattr(client, "order") for client in self._clients):
+                self._fleet = self._joined_fleet(settings)
         except BaseException:
             # Whoever tries again does so under the same name.
             self.close()
             raise
+
+    def _joined_fleet(self, settings: dict[str, Any]) -> Fleet:
+        """The engines as one fleet; what a lost trainer has left is ended."""
+        assert self._handle is not None, "rank 0 publishes"
+        fleet = Fleet(
+            self._clients,
+            self._handle._core.ask_fleet,
+            settings,
+            holder=self._holder,
+            pause=self._settings.pause,
+            deadline=self._settings.deadline,
+        )
+        try:
+            fleet.bring(None)
+        except _core.WeightcastError as error:
+            log.warning("engines stay as they are until the next version: %s", error)
+        return fleet
 
     def _registered(self) -> Handle:
         settings = self._settings
@@ -112,8 +138,8 @@ class Publisher:
 
     def _unpublish(self, handle: Handle) -> None:
         """Takes the version back once rank 0 is done with the engines."""
-        # Rank 0 begins, fetches, pauses, installs perhaps twice, and resumes.
-        patience = 8 * self._settings.deadline
+        # Rank 0 is done by now; others wait while it fetches, pauses, installs perhaps twice, and resumes.
+        patience = self._settings.deadline * (1 if self._rank == 0 else 8)
         try:
             # The first rank that unpublishes ends the version for engines: the others wait here for rank 0.
             handle.list(deadline=patience)
@@ -121,30 +147,19 @@ class Publisher:
             handle.unpublish(deadline=patience)
 
     def _update_engines(self, version: int) -> None:
-        settings, engines = self._settings, self._engines
-        engines.begin()
-        try:
-            if self._staged:
-                engines.fetch(version, deadline=settings.deadline)
-            # For the pause, a fetch in place, and two tries to install.
-            engines.take(4 * settings.deadline)
-        except BaseException:
-            engines.abandon()
-            raise
-        try:
-            engines.pause(settings.pause)
-        except BaseException:
-            # Nothing has changed yet: those that stand still go on with what they hold.
-            engines.abandon()
-            engines.resume()
-            raise
-        if not self._staged:
-            # A failure leaves engines empty: they stay paused until an update succeeds.
-            engines.fetch_in_place(version, deadline=settings.deadline)
-        engines.install(version)
+        settings = self._settings
+        if self._fleet is None:
+            self._engines.update(
+                version, staged=self._staged, pause=settings.pause, deadline=settings.deadline
+            )
+            return
+        assert self._handle is not None and self._handle.epoch is not None, "it has published"
+        self._fleet.update({"epoch": self._handle.epoch, "number": version})
 
     def close(self) -> None:
         """Leaves the job."""
+        if self._fleet is not None:
+            self._fleet.close()
         if self._handle is not None:
             handle, self._handle = self._handle, None
             handle.close()

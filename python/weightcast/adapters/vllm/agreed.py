@@ -26,7 +26,7 @@ def agreed(worker: Any, step: str, call: Callable[[], Any]) -> None:
     """Takes a step on this worker, and raises on the last one if any failed. All workers call."""
     error = _error_of(call)
     engine = worker.weight_transfer_engine
-    said = _exchanged({"error": error, **_held(engine)})
+    said = exchanged({"error": error, **_held(engine)})
     failed = _failed(said)
     if not failed:
         if getattr(engine, "abandoned", False):
@@ -43,10 +43,10 @@ def agreed(worker: Any, step: str, call: Callable[[], Any]) -> None:
 def together(worker: Any, call: Callable[[], Any], undo: Callable[[], None] | None = None) -> bool:
     """Makes a call on this worker, and says whether it went well on all. If it failed on any, undoes it here
     too, and raises on the last worker. All workers call."""
-    said = _exchanged({"error": _error_of(call)})
+    said = exchanged({"error": _error_of(call)})
     failed = _failed(said)
     if failed and undo is not None:
-        failed += _failed(_exchanged({"error": _error_of(undo)}))
+        failed += _failed(exchanged({"error": _error_of(undo)}))
     if failed and worker.rank == len(said) - 1:
         raise StepFailed("; ".join(failed))
     return not failed
@@ -78,7 +78,8 @@ def _apart(said: list[dict[str, Any]]) -> bool:
     return len({each["installed"] for each in said}) > 1 or not all(each["whole"] for each in said)
 
 
-def _exchanged(own: dict[str, Any]) -> list[dict[str, Any]]:
+def exchanged(own: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the workers of the engine say, in rank order. All workers call."""
     from vllm.distributed import parallel_state
 
     group = parallel_state.get_world_group()

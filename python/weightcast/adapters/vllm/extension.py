@@ -36,6 +36,12 @@ class WorkerExtension:
             )
         join(self, lambda: engine.init_transfer_engine(engine.parse_init_info(settings)))
 
+    def weightcast_order(self, order: dict[str, Any]) -> dict[str, Any] | None:
+        """An order of a fleet's driver came in; None before the worker has joined."""
+        from .serving import order as obey
+
+        return obey(self, order) if getattr(self, "weight_transfer_engine", None) is not None else None
+
     def weightcast_begin(self) -> None:
         """Begins an update."""
         agreed(self, "begin", self.weight_transfer_engine.start_weight_update)

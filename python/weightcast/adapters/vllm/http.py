@@ -74,6 +74,27 @@ class HTTPEngine(Routes):
         """Stamps what the engine generates with a version."""
         self.ask("POST", "update_weight_version", {"new_version": weight_version})
 
+    def order(self, order: dict[str, Any]) -> list[dict[str, Any] | None]:
+        """Brings an order of a fleet's driver to all workers; see `adapters.engine.orders`."""
+        return self.on_workers("weightcast_order", order)
+
+    def performed(self, attempt: dict[str, Any], failure: str | None) -> list[dict[str, Any]]:
+        """Tells all workers that the engine has taken a step, or could not."""
+        return self.on_workers("weightcast_performed", attempt, failure)
+
+    def invalidate(self) -> None:
+        """Drops what the engine has computed with other weights; requests under way are computed anew.
+        `pause` has dropped the caches of images by then."""
+        said = self.ask("POST", "reset_prefix_cache?reset_running_requests=true&reset_external=true")
+        if not said["success"]:
+            raise _core.WeightcastError(f"{self.base_url}: the caches of keys and values were not dropped")
+
+    def release(self) -> None:
+        """Has an engine that a lost trainer has left standing still go on with the whole weights that it
+        holds. Other engines of its fleet may hold another version: a new trainer would bring all to one."""
+        self.on_workers("weightcast_release")
+        self.resume()
+
     def take(self, holder: str, seconds: float) -> None:
         """Keeps other trainers from exchanging weights of the engine, for so long at the most."""
         self.on_workers("weightcast_turn", "take", holder, seconds)

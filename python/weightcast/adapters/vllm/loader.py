@@ -25,15 +25,20 @@ from .model import read
 
 log = logging.getLogger("weightcast")
 
-#: The version that a model of this process was loaded with.
-_loaded: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+#: The version that a model of this process was loaded with: its training run, its number.
+_loaded: weakref.WeakKeyDictionary[nn.Module, tuple[int | None, int]] = weakref.WeakKeyDictionary()
 #: By engine of this process: what came with its model for its draft, which vLLM loads afterwards.
 _for_draft: dict[str, dict[str, torch.Tensor]] = {}
 
 
 def loaded_version(model: nn.Module) -> int | None:
     """The version that this loader gave a model, if it was this loader."""
-    return _loaded.get(model)
+    return _loaded.get(model, (None, None))[1]
+
+
+def loaded_run(model: nn.Module) -> int | None:
+    """The training run of that version."""
+    return _loaded.get(model, (None, None))[0]
 
 
 class WeightcastLoader(BaseModelLoader):
@@ -67,10 +72,10 @@ class WeightcastLoader(BaseModelLoader):
         shard = EngineShard(settings, replica, read_model)
         try:
             shard.fetch("latest")
-            version = shard.install()
+            version, run = shard.install(), shard.handle.epoch
         finally:
             shard.close()
-        _loaded[model] = version
+        _loaded[model] = (run, version)
         if beside is not None and config.speculative_config.draft_load_config is None:
             _for_draft[config.instance_id] = lives[-1].left
         log.info("%s shard %d starts with version %d", replica.name, replica.shard, version)

@@ -31,6 +31,26 @@ class LocalEngine:
         self._llm.finish_weight_update(weight_version)
         self._llm.reset_prefix_cache()
 
+    def order(self, order: dict[str, Any]) -> list[dict[str, Any] | None]:
+        """Brings an order of a fleet's driver to all workers; see `adapters.engine.orders`."""
+        return self.on_workers("weightcast_order", order)
+
+    def performed(self, attempt: dict[str, Any], failure: str | None) -> list[dict[str, Any]]:
+        """Tells all workers that the engine has taken a step, or could not."""
+        return self.on_workers("weightcast_performed", attempt, failure)
+
+    def invalidate(self) -> None:
+        """Drops what the engine has computed with other weights."""
+        self._llm.reset_prefix_cache()
+
+    def stamp(self, weight_version: str) -> None:
+        """Has the engine say which version it holds."""
+        self._llm.update_weight_version(weight_version)
+
+    def release(self) -> None:
+        """Has an engine that an interrupted update has left go on with the whole weights that it holds."""
+        self.on_workers("weightcast_release")
+
     def take(self, holder: str, seconds: float) -> None:
         """Nothing: this program makes one update at a time."""
 

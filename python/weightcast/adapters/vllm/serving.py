@@ -2,18 +2,18 @@
 the model, what to do around a sleep, and how the other workers fared."""
 
 import functools
+import secrets
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from .agreed import agreed
+from .agreed import agreed, exchanged
 from .lora.steps import adapter_step, add_lora
 from .turns import turn_step
 
 
 def watch_workers() -> None:
-    """Wraps, once, the methods of the worker classes of this process; adds `weightcast_state`,
-    `weightcast_adapter` and `weightcast_turn`.
+    """Wraps, once, the methods of the worker classes of this process; adds those of `ADDED`.
 
     After an update that failed midway, vLLM's own engines generate on from weights that are half new; a
     sleep of level 2 discards weights, and nobody looks whether they have come back.
@@ -24,15 +24,36 @@ def watch_workers() -> None:
         for method, wrapped in WRAPPED.items():
             if method in vars(kind):
                 _wrap(kind, method, wrapped)
-    Worker.weightcast_state = _state
-    Worker.weightcast_adapter = adapter_step
-    Worker.weightcast_turn = turn_step
+    for name, added in ADDED.items():
+        setattr(Worker, name, added)
 
 
 def _state(worker: Any) -> dict[str, Any] | None:
     """`EngineState` of a worker, for `collective_rpc("weightcast_state")`; None before it has joined."""
     state = getattr(worker.weight_transfer_engine, "state", None)
     return None if state is None else asdict(state)
+
+
+def order(worker: Any, order: dict[str, Any]) -> dict[str, Any] | None:
+    """An order of a fleet's driver came in: the answer of `Orders.order`; None before the worker has
+    joined."""
+    from vllm.config import set_current_vllm_config
+
+    engine = worker.weight_transfer_engine
+    if engine is None or getattr(engine, "orders", None) is None:
+        return None
+    with set_current_vllm_config(engine.vllm_config):
+        return dict(engine.orders.order(order))
+
+
+def performed(worker: Any, attempt: dict[str, Any], failure: str | None) -> dict[str, Any]:
+    """The engine has taken a step: the answer of `Orders.performed`."""
+    return dict(worker.weight_transfer_engine.orders.performed(attempt, failure))
+
+
+def release(worker: Any) -> None:
+    """What the worker holds counts as what its engine is to serve."""
+    worker.weight_transfer_engine.orders.renew()
 
 
 def _run(worker: Any, run: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -55,9 +76,18 @@ def _wake_up(worker: Any, wake_up: Callable[..., Any], tags: list[str] | None = 
 
 
 def join(worker: Any, call: Callable[..., Any], *arguments: Any, **named: Any) -> None:
-    """Has a worker join a job, and its engine know the draft, which vLLM hands over in another step alone."""
-    worker.weight_transfer_engine.draft_model = getattr(worker, "get_draft_model", lambda: None)()
-    agreed(worker, "join", functools.partial(call, *arguments, **named))
+    """Has a worker join a job, and its engine know the draft, which vLLM hands over in another step alone.
+    The workers take orders as one engine from then on."""
+    engine = worker.weight_transfer_engine
+    engine.draft_model = getattr(worker, "get_draft_model", lambda: None)()
+    engine.model_runner = getattr(worker, "model_runner", None)
+    life = exchanged({"life": secrets.randbits(63)})[0]["life"]
+
+    def joining() -> None:
+        call(*arguments, **named)
+        engine.open_gate(life)
+
+    agreed(worker, "join", joining)
 
 
 def _step(name: str) -> Callable[..., None]:
@@ -66,6 +96,16 @@ def _step(name: str) -> Callable[..., None]:
 
     return take
 
+
+#: Methods that workers have for `collective_rpc`.
+ADDED: dict[str, Callable[..., Any]] = {
+    "weightcast_state": _state,
+    "weightcast_order": order,
+    "weightcast_performed": performed,
+    "weightcast_release": release,
+    "weightcast_adapter": adapter_step,
+    "weightcast_turn": turn_step,
+}
 
 #: By method of a worker: what is done in its place, with the worker and the method.
 WRAPPED: dict[str, Callable[..., Any]] = {

@@ -12,9 +12,10 @@ from vllm.distributed.weight_transfer.base import WeightTransferEngine
 
 from ... import _core
 from ..engine import EngineShard, EngineState, Settings
+from ..engine.orders import Orders
 from .draft import Draft, draft_of, read_with
 from .identity import replica_of
-from .loader import loaded_version
+from .loader import loaded_run, loaded_version
 from .lora.slots import Slots
 from .lora.steps import manager_of
 from .model import read
@@ -61,6 +62,10 @@ class WeightcastEngine(WeightTransferEngine):
         self.turn = Turn()
         #: Whether the update has ended without an install: see `agreed`.
         self.abandoned = False
+        #: What runs the worker's model, noted before this engine joins.
+        self.model_runner: Any = None
+        #: The worker's gate, once it has joined.
+        self.orders: Orders | None = None
         watch_workers()
 
     def init_transfer_engine(self, init_info: Settings) -> None:
@@ -75,20 +80,50 @@ class WeightcastEngine(WeightTransferEngine):
         draft = draft_of(self.vllm_config, self.draft_model, init_info)
         self._refuse_moving_experts(init_info)
         replica = replica_of(self.vllm_config, init_info)
-        installed, incomplete = self._carried_over(init_info)
+        self.orders = None
         self._shard = EngineShard(
-            init_info, replica, self._read(init_info, draft), installed=installed, incomplete=incomplete
+            init_info, replica, self._read(init_info, draft), **self._carried_over(init_info)
         )
 
-    def _carried_over(self, settings: Settings) -> tuple[int | None, str | None]:
-        """The version that the parameters hold, in the job to be joined, and why they are none if so."""
+    def _carried_over(self, settings: Settings) -> dict[str, Any]:
+        """What the parameters hold, as `EngineShard` is told it: in the job to be joined."""
         if self._left is None:
-            return loaded_version(self.model), None
+            return {"installed": loaded_version(self.model), "run": loaded_run(self.model)}
         state = self._left.state
         if not _same_job(self._left.settings, settings):
             self._foreign |= state.installed is not None
-            return None, state.incomplete
-        return state.installed, state.incomplete
+            return {"incomplete": state.incomplete}
+        version = self._left.version
+        run = None if version is None else version["epoch"]
+        return {"installed": state.installed, "run": run, "incomplete": state.incomplete}
+
+    def open_gate(self, life: int) -> None:
+        """Takes orders from now on, as an engine of this life; does nothing if it does."""
+        if self.orders is None:
+            self.orders = Orders(self, life)
+
+    def shard(self) -> EngineShard:
+        """This worker's part in the job. Raises before it has joined one."""
+        return self._joined()
+
+    def before_fetch(self) -> None:
+        """Raises if the engine cannot take a version now."""
+        self._refuse_adapters()
+
+    def after_install(self) -> None:
+        """What follows an install, whoever has ordered it."""
+        self._foreign = False
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
+        # As vLLM does at the end of an update through its interface.
+        reset = getattr(self.model_runner, "reset_lora_state", None)
+        if reset is not None:
+            reset()
+
+    def _changed_by_calls(self) -> None:
+        """An update without orders has changed what this worker holds, or has tried to."""
+        if self.orders is not None:
+            self.orders.renew()
 
     def start_weight_update(self) -> None:
         """Begins an update. Nothing changes yet: the engine may generate until `finish_weight_update`."""
@@ -105,22 +140,26 @@ class WeightcastEngine(WeightTransferEngine):
         if update_info.abandon:
             return
         self._refuse_adapters()
-        self._joined().fetch(
-            update_info.version,
-            wait=update_info.wait,
-            deadline=update_info.deadline,
-            allow_rollback=update_info.allow_rollback,
-        )
+        try:
+            self._joined().fetch(
+                update_info.version,
+                wait=update_info.wait,
+                deadline=update_info.deadline,
+                allow_rollback=update_info.allow_rollback,
+            )
+        finally:
+            self._changed_by_calls()
 
     def finish_weight_update(self) -> None:
         """Puts the fetched version in place. After an error the worker refuses to run its model until
         an update succeeds."""
         # They may have come since the fetch.
         self._refuse_adapters()
-        self._joined().install()
-        self._foreign = False
-        if torch.accelerator.is_available():
-            torch.accelerator.synchronize()
+        try:
+            self._joined().install()
+            self.after_install()
+        finally:
+            self._changed_by_calls()
 
     @property
     def state(self) -> EngineState | None:
@@ -132,14 +171,22 @@ class WeightcastEngine(WeightTransferEngine):
         last = self._shard or self._left
         if last is not None:
             last.check_serving()
+        if self.orders is not None and not self.orders.may_serve():
+            raise _core.WeightcastError(
+                "this engine stands still for an update of its fleet, and was resumed by somebody else than "
+                "the driver of that; have a trainer update it, or call release() of its HTTPEngine"
+            )
 
     def spoil(self, why: str) -> None:
         """Keeps the worker from running its model until all workers of the engine have installed."""
         if self._shard is not None:
             self._shard.spoil(why)
+            self._changed_by_calls()
 
     def before_sleep(self, level: int) -> None:
         """The worker is about to sleep: from level 1 on its memory goes, from level 2 on its weights."""
+        if self.orders is not None and level >= 1:
+            self.orders.slept()
         if self._shard is not None and level >= 2:
             self._shard.discard()
         elif self._shard is not None and level >= 1:
@@ -149,6 +196,7 @@ class WeightcastEngine(WeightTransferEngine):
         """The worker has woken up. Weights that were discarded come back from the memory beside them."""
         if self._shard is not None and (tags is None or "weights" in tags):
             self._shard.restore()
+            self._changed_by_calls()
 
     def slots(self, worker: Any) -> Slots:
         """The LoRA adapters of this worker."""
@@ -185,7 +233,7 @@ class WeightcastEngine(WeightTransferEngine):
 
     def _leave(self) -> None:
         if self._shard is not None:
-            self._left, self._shard = self._shard, None
+            self._left, self._shard, self.orders = self._shard, None, None
             self._left.close()
 
     @staticmethod

@@ -1,0 +1,412 @@
+"""A fleet of engines that take orders, without vLLM: the real driver, gates and register, and engines that fail, die
+and lose answers where a test says."""
+
+import itertools
+import json
+import random
+import threading
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+import weightcast as wc
+
+torch = pytest.importorskip("torch")
+
+from weightcast.adapters.engine import EngineState  # noqa: E402
+from weightcast.adapters.engine.fleet import Fleet  # noqa: E402
+from weightcast.adapters.engine.http import Gone  # noqa: E402
+from weightcast.adapters.engine.orders import Orders  # noqa: E402
+
+#: Seconds of a step's deadline.
+SOON = 20.0
+RUN = 1
+
+
+class Shard:
+    """What `EngineShard` says and does, with numbers for weights."""
+
+    def __init__(self, core, come) -> None:
+        self.handle = SimpleNamespace(_core=core, epoch=RUN)
+        self.come = come
+        self.installed, self.fetched, self.incomplete, self.run = None, None, None, None
+        #: How often it is looked at before its bytes have come.
+        self.late = 0
+        #: What it puts in place is so much off.
+        self.wrong = 0
+
+    @property
+    def state(self) -> EngineState:
+        return EngineState(self.installed, self.fetched, self.incomplete)
+
+    @property
+    def version(self):
+        return None if self.installed is None else {"epoch": self.run, "number": self.installed}
+
+    def begin(self) -> None:
+        self.come("begin")
+
+    def read_layout(self, deadline: float) -> None:
+        self.come("read_layout")
+
+    def fetch(self, version: int, **_) -> None:
+        self.come("fetch")
+        self.fetched = version
+
+    def arrived(self) -> bool:
+        self.come("arrived")
+        self.late -= 1
+        return self.late < 0 and self.fetched is not None
+
+    def give_up(self) -> None:
+        self.fetched = None
+
+    def install(self) -> None:
+        self.incomplete = "half"
+        self.come("install")
+        if self.fetched is not None:
+            self.installed, self.fetched, self.run = self.fetched + self.wrong, None, RUN
+        self.incomplete = None
+
+    def check_serving(self) -> None:
+        if self.incomplete is not None:
+            raise wc.WeightcastError(self.incomplete)
+
+
+class Engine:
+    """A client and its engine of two workers. `failures` says how often a step fails; `strikes` is called with each
+    step, and may raise."""
+
+    def __init__(self, core, strikes=lambda step: None, name: str = "e") -> None:
+        self.base_url, self.failures, self.strikes = name, {}, strikes
+        self.stopped, self.dead, self.stamped, self.joined = False, False, None, 0
+        #: The version of which its caches are.
+        self.cached = 0
+        self.workers = []
+        for _ in range(2):
+            shard = Shard(core, self.come)
+            host = SimpleNamespace(
+                shard=lambda shard=shard: shard, before_fetch=lambda: None, after_install=lambda: None
+            )
+            self.workers.append((shard, Orders(host, life=7)))
+
+    def come(self, step: str) -> None:
+        self.strikes(step)
+        if self.failures.get(step, 0) > 0:
+            self.failures[step] -= 1
+            raise RuntimeError(f"{step} fails")
+
+    def reach(self, step: str) -> None:
+        if self.dead:
+            raise Gone(f"{self.base_url} has gone")
+        self.come(step)
+
+    def serves(self):
+        """The version that it serves, None where it serves nothing; 0 is what it has loaded."""
+        if self.dead or self.stopped or not all(orders.may_serve() for _, orders in self.workers):
+            return None
+        (held,) = {shard.installed or 0 for shard, _ in self.workers}
+        assert self.cached == held, "it generates with caches of another version"
+        return held
+
+    def init_weight_transfer_engine(self, settings) -> None:
+        self.joined += 1
+
+    def on_workers(self, method: str, *arguments):
+        self.reach("ask")
+        assert method == "weightcast_state"
+        return [{} for _ in self.workers]
+
+    def order(self, order):
+        self.reach("order")
+        said = [orders.order(json.loads(json.dumps(order))) for _, orders in self.workers]
+        self.reach("answer")
+        return said
+
+    def performed(self, attempt, failure):
+        self.reach("order")
+        said = [orders.performed(attempt, failure) for _, orders in self.workers]
+        self.reach("answer")
+        return said
+
+    def pause(self, mode: str) -> None:
+        self.reach("pause")
+        self.stopped = True
+
+    def paused(self) -> bool:
+        self.reach("ask")
+        return self.stopped
+
+    def resume(self) -> None:
+        self.reach("resume")
+        self.stopped = False
+        # It runs at once, and ends if a worker refuses.
+        self.dead = not all(orders.may_serve() for _, orders in self.workers)
+
+    def invalidate(self) -> None:
+        self.reach("invalidate")
+        assert self.stopped
+        (self.cached,) = {shard.installed for shard, _ in self.workers}
+
+    def stamp(self, version: str) -> None:
+        self.reach("stamp")
+        self.stamped = version
+
+    def take(self, holder: str, seconds: float) -> None:
+        self.reach("take")
+
+    def give_back(self, holder: str) -> None:
+        self.reach("give_back")
+
+
+@pytest.fixture
+def job():
+    with wc.serve() as server, wc.open("m", wc.Replica("t"), role="trainer", server=server.address) as handle:
+        yield handle._core
+
+
+@pytest.fixture
+def fleet_of(job):
+    """Makes fleets, whose threads end with the test."""
+    made = []
+
+    def fleet_of(engines) -> Fleet:
+        made.append(Fleet(engines, job.ask_fleet, {}, holder="t", pause="abort", deadline=SOON))
+        return made[-1]
+
+    yield fleet_of
+    for fleet in made:
+        fleet.close()
+
+
+def version(number: int) -> dict:
+    return {"epoch": RUN, "number": number}
+
+
+def test_all_come_to_a_version(job, fleet_of) -> None:
+    engines = [Engine(job) for _ in range(3)]
+    assert [engine.serves() for engine in engines] == [0, 0, 0]
+    fleet = fleet_of(engines)
+    for number in (1, 2):
+        fleet.update(version(number))
+        assert [engine.serves() for engine in engines] == [number] * 3
+        assert {engine.stamped for engine in engines} == {str(number)}
+
+
+def test_workers_whose_bytes_come_later_are_waited_for(job, fleet_of) -> None:
+    engines = [Engine(job) for _ in range(3)]
+    engines[0].workers[1][0].late = 3
+    engines[2].workers[0][0].late = 5
+    fleet_of(engines).update(version(1))
+    assert [engine.serves() for engine in engines] == [1] * 3
+
+
+@pytest.mark.parametrize("step", ["begin", "read_layout", "fetch", "arrived", "take", "pause"])
+def test_a_step_that_fails_before_the_verdict_leaves_all_as_they_were(job, fleet_of, step) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(3)]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    engines[1].failures = {step: 1}
+    with pytest.raises(wc.WeightcastError, match=rf"version 2 was given up.*e1: .*{step} fails"):
+        fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [1] * 3
+    assert {shard.fetched for engine in engines for shard, _ in engine.workers} == {None}
+    fleet.update(version(3))
+    assert [engine.serves() for engine in engines] == [3] * 3
+
+
+@pytest.mark.parametrize("step", ["install", "invalidate", "stamp", "resume", "give_back"])
+def test_a_step_that_fails_once_after_the_verdict_is_repeated(job, fleet_of, step) -> None:
+    engines = [Engine(job) for _ in range(3)]
+    fleet = fleet_of(engines)
+    engines[1].failures = {step: 1}
+    fleet.update(version(1))
+    assert [engine.serves() for engine in engines] == [1] * 3
+
+
+def test_an_engine_that_cannot_install_serves_nothing_and_comes_along_later(job, fleet_of) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(3)]
+    fleet = fleet_of(engines)
+    engines[1].failures = {"install": 99}
+    with pytest.raises(wc.WeightcastError, match="1 of 3 engines.*stay paused.*e1: .*install fails"):
+        fleet.update(version(1))
+    assert [engine.serves() for engine in engines] == [1, None, 1]
+    engines[1].failures = {}
+    fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [2] * 3
+
+
+def test_a_version_of_another_run_is_not_installed(job, fleet_of) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(2)]
+    engines[1].workers[1][0].handle.epoch = 9
+    with pytest.raises(wc.WeightcastError, match="given up.*e1: Fetch: version 1 of run 1 was ordered, that of run 9"):
+        fleet_of(engines).update(version(1))
+    assert [engine.serves() for engine in engines] == [0, 0]
+
+
+def test_an_engine_that_has_put_something_else_in_place_does_not_serve(job, fleet_of) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(2)]
+    for shard, _ in engines[0].workers:
+        shard.wrong = 5
+    with pytest.raises(wc.WeightcastError, match="1 of 2 engines.*e0: Verify: the parameters hold .*6"):
+        fleet_of(engines).update(version(1))
+    assert [engine.serves() for engine in engines] == [None, 1]
+
+
+def test_answers_that_are_lost_are_asked_for_again(job, fleet_of) -> None:
+    engines = [Engine(job) for _ in range(3)]
+    for engine in engines:
+        engine.failures = {"answer": 5, "order": 3}
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    assert [engine.serves() for engine in engines] == [1] * 3
+
+
+def test_a_dead_engine_is_named_once_and_left_out(job, fleet_of) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(3)]
+    fleet = fleet_of(engines)
+
+    def die(step: str) -> None:
+        if step == "install":
+            engines[0].dead = True
+            raise Gone("e0 has gone")
+
+    engines[0].strikes = die
+    with pytest.raises(wc.WeightcastError, match="1 of 3 engines.*e0 has gone"):
+        fleet.update(version(1))
+    assert [engine.serves() for engine in engines] == [None, 1, 1]
+    fleet.update(version(2))
+    assert fleet.dead == {0}
+    assert [engine.serves() for engine in engines] == [None, 2, 2]
+    for engine in engines:
+        engine.dead = True
+    with pytest.raises(wc.WeightcastError, match="all engines are dead"):
+        fleet.update(version(3))
+
+
+def test_an_engine_that_is_out_of_reach_holds_up_its_fleet(job) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(2)]
+    fleet = Fleet(engines, job.ask_fleet, {}, holder="t", pause="abort", deadline=0.5)
+    engines[1].failures = {"order": 10**6}
+    with pytest.raises(wc.WeightcastError, match="nothing was begun, since e1 may serve"):
+        fleet.update(version(1))
+    assert [engine.serves() for engine in engines] == [0, 0]
+    fleet.close()
+
+
+class Killed(BaseException):
+    """The trainer's process is no more."""
+
+
+STEPS = ["order", "answer", "begin", "fetch", "arrived", "pause", "install", "invalidate", "stamp", "resume"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_trainer_that_is_lost_anywhere_leaves_no_two_versions(job, fleet_of, seed) -> None:
+    draw = random.Random(seed)
+    engines = [Engine(job, name=f"e{n}") for n in range(3)]
+    first = fleet_of(engines)
+    first.update(version(1))
+
+    struck, lost, left = draw.choice(STEPS), threading.Event(), draw.randrange(12)
+    counts = itertools.count()
+
+    def strike(step: str) -> None:
+        if lost.is_set() or step == struck and next(counts) == left:
+            lost.set()
+            raise Killed
+
+    for engine in engines:
+        engine.strikes = strike
+    def update() -> None:
+        with suppress(wc.WeightcastError, Killed):
+            first.update(version(2))
+        lost.set()
+
+    # Threads of the lost process end with it.
+    threading.excepthook, former = lambda _: None, threading.excepthook
+    try:
+        threading.Thread(target=update, daemon=True).start()
+        assert lost.wait(SOON)
+        for line in first._lines.values():
+            line.close()
+            line._thread.join(SOON)
+        said = {engine.serves() for engine in engines} - {None}
+        assert len(said) <= 1, f"engines serve {said}"
+    finally:
+        threading.excepthook = former
+
+    for engine in engines:
+        engine.strikes = lambda step: None
+    second = fleet_of(engines)
+    second.bring(None)
+    said = [engine.serves() for engine in engines]
+    assert said in ([1, 1, 1], [2, 2, 2]), "what was lost is ended, without a new version"
+    second.update(version(3))
+    assert [engine.serves() for engine in engines] == [3] * 3
+
+
+@pytest.mark.parametrize("question", range(1, 6))
+def test_a_register_that_is_lost_with_its_server_loses_no_fleet(job, question) -> None:
+    engines = [Engine(job) for _ in range(3)]
+    with wc.serve() as other, wc.open("m", wc.Replica("t"), role="trainer", server=other.address) as handle:
+        asked = itertools.count()
+
+        def ask(said: str, deadline: float) -> str:
+            at = next(asked)
+            if at == question:
+                raise wc.ServerUnreachable("the server is lost")
+            return (job if at < question else handle._core).ask_fleet(said, deadline)
+
+        fleet = Fleet(engines, ask, {}, holder="t", pause="abort", deadline=SOON)
+        for number in (1, 2):
+            with suppress(wc.WeightcastError):  # nobody knows the verdict any more: it is an abort
+                fleet.update(version(number))
+            assert len({engine.serves() for engine in engines}) == 1
+        fleet.update(version(3))
+        assert next(asked) > question
+        assert [engine.serves() for engine in engines] == [3] * 3
+        fleet.close()
+
+
+def test_a_successor_keeps_the_former_driver_out(job, fleet_of) -> None:
+    engines = [Engine(job) for _ in range(2)]
+    first, second = fleet_of(engines), fleet_of(engines)
+    first.update(version(1))
+    second.update(version(2))
+    with pytest.raises(wc.WeightcastError, match="another trainer drives these engines"):
+        first.update(version(3))
+    assert [engine.serves() for engine in engines] == [2, 2]
+
+
+def test_what_calls_have_changed_is_told_to_the_driver(job, fleet_of) -> None:
+    engines = [Engine(job) for _ in range(2)]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    for shard, orders in engines[0].workers:
+        shard.incomplete = "an update by calls failed"
+        orders.renew()
+    assert engines[0].serves() is None
+    fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [2, 2]
+
+
+def test_an_order_for_what_an_engine_was_has_no_effect(job) -> None:
+    orders = Engine(job).workers[0][1]
+    life = orders.report()["life"]
+    orders.renew()
+    late = {
+        "attempt": {"driver": 2**40, "round": 1, "by_itself": False, "number": 1},
+        "life": life,
+        "step": "Pause",
+        "version": version(1),
+        "old": None,
+        "means": "Staged",
+        "keep_caches": False,
+        "deadline": 10**9,
+        "transaction": None,
+    }
+    (answer,) = orders.order(late)["answers"]
+    assert answer["answer"] == {"Failed": "OtherLife"}
+    assert orders.order(late | {"life": orders.report()["life"]})["perform"] == late["attempt"]

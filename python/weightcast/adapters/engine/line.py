@@ -1,0 +1,227 @@
+"""The line to one engine: brings the orders of a fleet's driver to its workers, again until they have
+answered, and takes the steps that the engine takes as a whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .http import Gone
+from .orders import OF_THE_ENGINE, Json
+
+log = logging.getLogger("weightcast")
+
+#: Seconds until an order that is under way is brought again, the first time and at most.
+LOOKS = (0.002, 0.1)
+
+#: A `DriverInput`.
+Event = Json
+
+
+class Client(Protocol):
+    """An engine whose workers take orders."""
+
+    def init_weight_transfer_engine(self, init_info: Json) -> None:
+        """Has the engine join the job."""
+
+    def on_workers(self, method: str, *arguments: Any) -> list[Any]:
+        """Calls a method on all workers, and returns their answers."""
+
+    def order(self, order: Json) -> list[Json | None]:
+        """Brings an order to all workers: the answers of `Orders.order`, None of one that has not joined a
+        job. Raises `Gone` if the engine is known to be dead."""
+
+    def performed(self, attempt: Json, failure: str | None) -> list[Json]:
+        """Tells all workers of a step of the engine: the answers of `Orders.performed`."""
+
+    def pause(self, mode: str) -> None:
+        """Stops generation."""
+
+    def paused(self) -> bool:
+        """Whether generation is stopped."""
+
+    def resume(self) -> None:
+        """Goes on generating."""
+
+    def invalidate(self) -> None:
+        """Drops what was computed with other weights."""
+
+    def stamp(self, weight_version: str) -> None:
+        """Stamps what the engine generates with a version."""
+
+    def take(self, holder: str, seconds: float) -> None:
+        """Keeps others from exchanging weights of the engine."""
+
+    def give_back(self, holder: str) -> None:
+        """The exchange is over."""
+
+
+class EngineLine:
+    """One engine, and the thread that talks to it."""
+
+    def __init__(
+        self,
+        number: int,
+        client: Client,
+        tell: Callable[[Event], None],
+        settings: Json,
+        holder: str,
+        pause: str,
+        hold: float,
+    ) -> None:
+        """`tell` gets what the engine says; `hold` is the seconds for which others are kept from it."""
+        self._number, self._client, self._tell, self._settings = number, client, tell, settings
+        self._holder, self._pause, self._hold = holder, pause, hold
+        self.name = str(getattr(client, "base_url", type(client).__name__))
+        #: What went wrong last.
+        self.error: str | None = None
+        self._count: int | None = None
+        self._order: Json | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=f"weightcast-engine-{number}", daemon=True)
+        self._thread.start()
+
+    def count(self) -> int:
+        """How many workers the engine has: as it answered last."""
+        if self._count is None:
+            self._count = len(self._client.on_workers("weightcast_state"))
+        return self._count
+
+    def bring(self, order: Json) -> None:
+        """Brings this order until it is answered or abandoned; an earlier one is brought no more."""
+        with self._changed:
+            self._order = order
+            self._changed.notify_all()
+
+    def abandon(self, order: Json) -> None:
+        """Stops bringing this order."""
+        with self._changed:
+            if self._order is not None and self._order["attempt"] == order["attempt"]:
+                self._order = None
+                self._changed.notify_all()
+
+    def rest(self) -> None:
+        """Stops bringing whatever is brought."""
+        with self._changed:
+            self._order = None
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends the thread, once the request that is under way has been answered."""
+        with self._changed:
+            self._closed, self._order = True, None
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._order is not None)
+                if self._closed:
+                    return
+                order = self._order
+            if order is not None:
+                self._bring(order)
+
+    def _bring(self, order: Json) -> None:
+        """Until it is answered, abandoned, or followed by another."""
+        pause, most = getattr(self._client, "looks", LOOKS)
+        while self._is_current(order):
+            try:
+                answered = self._once(order)
+            except Gone as error:
+                self.error = str(error)
+                self._done(order)
+                self._say("Lost")
+                return
+            except Exception as error:
+                log.warning("%s: %s: %s", self.name, order["step"], error)
+                self.error, answered = str(error), False
+            if answered:
+                self._done(order)
+                return
+            with self._changed:
+                self._changed.wait_for(lambda: not self._is_current(order), pause)
+            pause = min(2 * pause, most)
+
+    def _once(self, order: Json) -> bool:
+        """Brings an order once; whether all workers have answered."""
+        said = self._client.order(order)
+        self._count = len(said)
+        if any(each is None for each in said):
+            self._client.init_weight_transfer_engine(self._settings)
+            return False
+        replies: list[Json] = [each for each in said if each is not None]
+        if order["step"] in OF_THE_ENGINE and all(each["perform"] == order["attempt"] for each in replies):
+            replies = self._perform(order)
+        return self._hand_over(order, replies)
+
+    def _hand_over(self, order: Json, replies: list[Json]) -> bool:
+        """Hands the workers' answers to this order to the driver; whether all have answered."""
+        answered = 0
+        for worker, reply in enumerate(replies):
+            if reply["error"] is not None:
+                self.error = reply["error"]
+            own = [a for a in reply["answers"] if a["attempt"] == order["attempt"]]
+            answered += bool(own)
+            for answer in own:
+                self._say({"Answered": {"worker": worker, **self._amended(answer)}})
+        return answered == len(replies)
+
+    def _amended(self, answer: Json) -> Json:
+        """Workers do not know whether the engine as a whole stands still."""
+        report = answer["answer"].get("Inspected") if isinstance(answer["answer"], dict) else None
+        if report is not None and self._client.paused():
+            report |= {"paused": True, "serving": False}
+        return answer
+
+    def _perform(self, order: Json) -> list[Json]:
+        """Takes a step of the engine. Workers hear of `Resume` first: the engine may run them at once."""
+        attempt, failure = order["attempt"], None
+        try:
+            if order["step"] == "Resume":
+                replies = self._client.performed(attempt, None)
+                if all(_done(attempt, reply) for reply in replies):
+                    self._client.resume()
+                    self._client.give_back(self._holder)
+                return replies
+            self._take(order)
+        except Gone:
+            raise
+        except Exception as error:
+            failure = f"{order['step']}: {error or type(error).__name__}"
+            self.error = failure
+        if failure is not None and order["step"] == "Resume":
+            # Its workers may serve, and the engine perhaps does not: the driver asks.
+            failed = {"attempt": attempt, "answer": {"Failed": "Engine"}}
+            return [{"answers": [failed], "perform": None, "error": failure}]
+        return self._client.performed(attempt, failure)
+
+    def _take(self, order: Json) -> None:
+        step = order["step"]
+        if step == "Pause":
+            self._client.take(self._holder, self._hold)
+            self._client.pause(self._pause)
+        elif step == "Invalidate" and not order["keep_caches"]:
+            self._client.invalidate()
+        elif step == "Stamp":
+            self._client.stamp(str(order["version"]["number"]))
+
+    def _is_current(self, order: Json) -> bool:
+        return self._order is order
+
+    def _done(self, order: Json) -> None:
+        with self._changed:
+            if self._order is order:
+                self._order = None
+
+    def _say(self, happened: Any) -> None:
+        self._tell({"Engine": {"engine": self._number, "input": happened}})
+
+
+def _done(attempt: Json, reply: Json) -> bool:
+    """Whether a worker says that it has taken a step."""
+    return any(a["attempt"] == attempt and a["answer"] == "Done" for a in reply["answers"])
