@@ -19,10 +19,19 @@ class Server:
     """`weightcast serve` in a process of its own."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "weightcast", "serve", "--address", "127.0.0.1:0"]
+        self.address = "http://127.0.0.1:0"
+        self.start()
+
+    def start(self) -> None:
+        """Again at the same address, once it is lost: a server that knows nothing."""
+        command = [sys.executable, "-m", "weightcast", "serve", "--address", self.address.removeprefix("http://")]
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         said = self._child.stdout.readline()
         self.address = re.search(r"http://\S+", said)[0]
+
+    def lose(self) -> None:
+        """Kills it."""
+        self.stop()
 
     def stop(self) -> None:
         self._child.kill()

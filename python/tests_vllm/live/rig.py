@@ -105,10 +105,13 @@ class Rig:
         self._ending.append(started)
         return started
 
-    def trainer(self, name: str, *engines: VllmServer, extended: Sequence[VllmServer] = ()) -> Trainer:
+    def trainer(
+        self, name: str, *engines: VllmServer, extended: Sequence[VllmServer] = (), deadline: float = 60.0
+    ) -> Trainer:
         """Of engines, and of those that have the worker extension."""
         urls = [*(engine.url for engine in engines), *(f"+{engine.url}" for engine in extended)]
-        started = Trainer(self.server, self.directory / "model", name, urls)
+        limits = {"DEADLINE": str(deadline)}
+        started = Trainer(self.server, self.directory / "model", name, urls, limits)
         self._ending.append(started)
         return started.joined()
 

@@ -27,6 +27,14 @@ class Fleet:
     def said(self) -> list:
         return [engine.generate()[0] for engine in self.engines]
 
+    def await_installed(self, *engines: int) -> None:
+        """Waits until these engines have put a version in place."""
+        clients = [self.engines[at].client() for at in engines]
+        end = time.monotonic() + SOON
+        while any(state.installed is None for client in clients for state in client.states()):
+            assert time.monotonic() < end, "engines do not install"
+            time.sleep(0.05)
+
 
 @pytest.fixture
 def fleet(tmp_path):
@@ -46,19 +54,18 @@ def test_all_or_none(fleet: Fleet) -> None:
     fleet.stops[2].hold("before-install")
     fleet.trainer.send(2)
     fleet.stops[2].reached("before-install")
-    clients = [engine.client() for engine in fleet.engines]
-    end = time.monotonic() + SOON
-    while any(state.installed is None for client in clients[:2] for state in client.states()):
-        assert time.monotonic() < end, "two engines do not install"
+    fleet.await_installed(0, 1)
     fleet.trainer.kill()
     fleet.stops[2].clear()
-    assert all(client.paused() for client in clients)
+    assert fleet.engines[2].client().paused()
 
-    # Its successor brings all to one version.
+    # Its successor ends that update, and brings all to the next version.
     second = fleet.rig.trainer("second", *fleet.engines)
-    assert second.update(3).startswith("sent")
     said = fleet.said()
     assert said[0] == said[1] == said[2] != fleet.old[0]
+    assert second.update(3).startswith("sent")
+    former, said = said[0], fleet.said()
+    assert said[0] == said[1] == said[2] != former
 
     # One dies while it installs: the others serve the new version, and the error names it.
     fleet.stops[0].hold("within-install")
@@ -69,4 +76,37 @@ def test_all_or_none(fleet: Fleet) -> None:
     with pytest.raises((urllib.error.URLError, OSError)):
         fleet.engines[0].generate()
     one, other = (engine.generate()[0] for engine in fleet.engines[1:])
-    assert one == other != said[1]
+    assert one == other == former
+
+    # It is left out from then on.
+    assert second.update(3).startswith("sent")
+    assert [engine.generate()[0] for engine in fleet.engines[1:]] == said[1:]
+
+
+def test_the_server_is_lost_in_between(fleet: Fleet) -> None:
+    # Two engines are prepared, and the third has not fetched: nothing is decided, and all serve the old version.
+    hasty = fleet.rig.trainer("hasty", *fleet.engines, deadline=15.0)
+    fleet.stops[1].hold("before-fetch")
+    hasty.send(2)
+    fleet.stops[1].reached("before-fetch")
+    fleet.rig.server.lose()
+    fleet.stops[1].clear()
+    assert hasty.hears().startswith("failed")
+    assert fleet.said() == fleet.old
+
+    # The new version is decided, and one engine has not installed: all come to serve the new version.
+    fleet.rig.server.start()
+    third = fleet.rig.trainer("third", *fleet.engines)
+    fleet.stops[2].hold("before-install")
+    third.send(2)
+    fleet.stops[2].reached("before-install")
+    fleet.rig.server.lose()
+    fleet.stops[2].clear()
+    third.hears()
+    said = fleet.said()
+    assert said[0] == said[1] == said[2] != fleet.old[0]
+
+    fleet.rig.server.start()
+    assert fleet.rig.trainer("fourth", *fleet.engines).update(3).startswith("sent")
+    former, said = said[0], fleet.said()
+    assert said[0] == said[1] == said[2] != former

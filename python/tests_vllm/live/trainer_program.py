@@ -3,7 +3,8 @@
 
     trainer_program.py SERVER DIRECTORY NAME URL...
 
-With torchrun's variables in the environment, it is a rank of a trainer sharded by FSDP2. An engine that has the worker extension has a `+` before its address.
+With torchrun's variables in the environment, it is a rank of a trainer sharded by FSDP2; `DEADLINE` there is the seconds of
+each step. An engine that has the worker extension has a `+` before its address.
 """
 
 import os
@@ -26,12 +27,12 @@ from weightcast.adapters.vllm import HTTPEngine, TrainerInfo, WeightcastTrainer
 def main(server: str, directory: str, name: str, *urls: str) -> None:
     model = Model(Path(directory))
     held = Held(model.values(0))
-    rank = int(os.environ.get("RANK", "0"))
+    rank, deadline = int(os.environ.get("RANK", "0")), float(os.environ.get("DEADLINE", "60"))
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
         fully_shard(held)
     sync = WeightcastTrainer.trainer_init(
-        TrainerInfo(rank=rank, server=server, name=name, deadline=60.0),
+        TrainerInfo(rank=rank, server=server, name=name, deadline=deadline),
         client=[HTTPEngine(url.lstrip("+"), timeout=60.0, extension=url[0] == "+") for url in urls],
         source=held,
     )
