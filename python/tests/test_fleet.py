@@ -80,16 +80,22 @@ class Engine:
 
     def __init__(self, core, strikes=lambda step: None, name: str = "e") -> None:
         self.base_url, self.failures, self.strikes = name, {}, strikes
-        self.stopped, self.dead, self.stamped, self.joined = False, False, None, 0
+        self.stamped, self.joined = None, 0
+        self._core, self._lives = core, itertools.count()
+        self.start()
+
+    def start(self) -> None:
+        """With what it loads by itself."""
+        self.stopped, self.dead = False, False
         #: The version of which its caches are.
         self.cached = 0
-        self.workers = []
+        self.workers, life = [], next(self._lives)
         for _ in range(2):
-            shard = Shard(core, self.come)
+            shard = Shard(self._core, self.come)
             host = SimpleNamespace(
                 shard=lambda shard=shard: shard, before_fetch=lambda: None, after_install=lambda: None
             )
-            self.workers.append((shard, Orders(host, life=7)))
+            self.workers.append((shard, Orders(host, life)))
 
     def come(self, step: str) -> None:
         self.strikes(step)
@@ -208,7 +214,7 @@ def test_a_step_that_fails_before_the_verdict_leaves_all_as_they_were(job, fleet
     fleet = fleet_of(engines)
     fleet.update(version(1))
     engines[1].failures = {step: 1}
-    with pytest.raises(wc.WeightcastError, match=rf"version 2 was given up.*e1: .*{step} fails"):
+    with pytest.raises(wc.WeightcastError, match=rf"version 2 was given up.*: e1: .*{step} fails$"):
         fleet.update(version(2))
     assert [engine.serves() for engine in engines] == [1] * 3
     assert {shard.fetched for engine in engines for shard, _ in engine.workers} == {None}
@@ -279,10 +285,18 @@ def test_a_dead_engine_is_named_once_and_left_out(job, fleet_of) -> None:
     fleet.update(version(2))
     assert fleet.dead == {0}
     assert [engine.serves() for engine in engines] == [None, 2, 2]
+    engines[1].dead = True  # between two updates
+    with pytest.raises(wc.WeightcastError, match="1 of 3 engines.*e1 has gone"):
+        fleet.update(version(3))
+    engines[0].strikes = lambda step: None
+    engines[0].start()
+    fleet.update(version(4))
+    assert fleet.dead == {1}
+    assert [engine.serves() for engine in engines] == [4, None, 4]
     for engine in engines:
         engine.dead = True
     with pytest.raises(wc.WeightcastError, match="all engines are dead"):
-        fleet.update(version(3))
+        fleet.update(version(5))
 
 
 def test_an_engine_that_is_out_of_reach_holds_up_its_fleet(job) -> None:
@@ -292,6 +306,7 @@ def test_an_engine_that_is_out_of_reach_holds_up_its_fleet(job) -> None:
     with pytest.raises(wc.WeightcastError, match="nothing was begun, since e1 may serve"):
         fleet.update(version(1))
     assert [engine.serves() for engine in engines] == [0, 0]
+    assert all(line._order is None for line in fleet._lines.values()), "nobody is asked any more"
     fleet.close()
 
 
