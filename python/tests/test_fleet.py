@@ -243,6 +243,25 @@ def test_an_engine_that_cannot_install_serves_nothing_and_comes_along_later(job,
     assert [engine.serves() for engine in engines] == [2] * 3
 
 
+@pytest.mark.parametrize("sleepers", [[1], [0, 1, 2]])
+def test_engines_that_sleep_are_named(job, fleet_of, sleepers) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(3)]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    for n in sleepers:
+        for _, orders in engines[n].workers:
+            orders.slept()
+    told = "; ".join(f"e{n}: it sleeps; wake it up, and send the version again" for n in sleepers)
+    with pytest.raises(wc.WeightcastError, match=f"{len(sleepers)} of 3 engines.*{told}$"):
+        fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [None if n in sleepers else 2 for n in range(3)]
+    for n in sleepers:
+        for _, orders in engines[n].workers:
+            orders.renew()
+    fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [2, 2, 2]
+
+
 def test_a_version_of_another_run_is_not_installed(job, fleet_of) -> None:
     engines = [Engine(job, name=f"e{n}") for n in range(2)]
     engines[1].workers[1][0].handle.epoch = 9

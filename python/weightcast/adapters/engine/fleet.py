@@ -48,6 +48,8 @@ class FleetReport:
     engines: dict[int, Json] = field(default_factory=dict)
     #: Engines that were found dead.
     dead: set[int] = field(default_factory=set)
+    #: Whether no engine was awake.
+    asleep: bool = False
 
     def failed(self) -> list[int]:
         """The engines that do not serve the new version, but for those that only followed the others back."""
@@ -83,6 +85,9 @@ class Fleet:
         engine that was dead before is no error: it was one when it died."""
         known, report = self.dead, self.bring(version)
         failed = sorted({*report.failed(), *(report.dead - known)})
+        if report.end is not None or report.asleep:
+            # Whoever is awake is in the report, unless the fleet had the version already.
+            failed += sorted(set(self._lines) - set(report.engines) - report.dead)
         if report.end == "Aborted":
             raise _core.WeightcastError(
                 f"version {version['number']} was given up, and engines go on with what they served: "
@@ -91,7 +96,7 @@ class Fleet:
         if failed:
             raise _core.WeightcastError(
                 f"version {version['number']} was not installed by {len(failed)} of {len(self._lines)} "
-                "engines, which are dead, or stay paused until an update succeeds: "
+                "engines, which are dead or asleep, or stay paused until an update succeeds: "
                 f"{self.errors(report, failed)}"
             )
         if report.dead:
@@ -104,6 +109,8 @@ class Fleet:
         if not self._driver.is_idle():
             # A call was interrupted: a new driver ends what the former one has begun.
             self._driver = self._new_driver()
+        for line in self._lines.values():
+            line.begin()
         workers = self._workers()
         while not self._events.empty():
             self._events.get()  # of an earlier update
@@ -121,7 +128,7 @@ class Fleet:
         finally:
             for line in self._lines.values():
                 line.rest()
-        self.dead = report.dead
+        self.dead, report.asleep = report.dead, end == "NobodyAwake"
         self._check(end, report)
         if len(report.dead) == len(self._lines):
             raise _core.WeightcastError(f"all engines are dead: {self.errors(report, report.dead)}")
@@ -214,7 +221,9 @@ class Fleet:
 
 def _reason(outcome: Json | None) -> str:
     """At which step, and why, the update of an engine left its course."""
-    if outcome is None or outcome["failure"] is None:
+    if outcome is None:
+        return "it sleeps; wake it up, and send the version again"
+    if outcome["failure"] is None:
         return "no error is known"
     step, why = outcome["failure"]
     return f"{step}: {next(iter(why.values())) if isinstance(why, dict) else why}"

@@ -16,6 +16,8 @@ log = logging.getLogger("weightcast")
 
 #: Seconds until an order that is under way is brought again, the first time and at most.
 LOOKS = (0.002, 0.1)
+#: The same at most, once a request has failed.
+AGAIN = 1.0
 
 #: A `DriverInput`.
 Event = Json
@@ -85,6 +87,10 @@ class EngineLine:
         self._thread = threading.Thread(target=self._run, name=f"weightcast-engine-{number}", daemon=True)
         self._thread.start()
 
+    def begin(self) -> None:
+        """What went wrong in earlier updates is of no interest any more."""
+        self.error = None
+
     def count(self) -> int:
         """How many workers the engine has: as it answered last."""
         if self._count is None:
@@ -138,8 +144,9 @@ class EngineLine:
                 self._say("Lost")
                 return
             except Exception as error:
-                log.warning("%s: %s: %s", self.name, order["step"], error)
-                self.error, answered = str(error), False
+                if str(error) != self.error:
+                    log.warning("%s: %s: %s", self.name, order["step"], error)
+                self.error, answered, most = str(error), False, AGAIN
             if answered:
                 self._done(order)
                 return

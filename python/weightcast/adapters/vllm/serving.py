@@ -39,8 +39,8 @@ def order(worker: Any, order: dict[str, Any]) -> dict[str, Any] | None:
     joined."""
     from vllm.config import set_current_vllm_config
 
-    engine = worker.weight_transfer_engine
-    if engine is None or getattr(engine, "orders", None) is None:
+    engine: Any = getattr(worker, "weight_transfer_engine", None)
+    if getattr(engine, "orders", None) is None:
         return None
     with set_current_vllm_config(engine.vllm_config):
         return dict(engine.orders.order(order))
