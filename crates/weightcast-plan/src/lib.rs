@@ -18,9 +18,11 @@
 //!    [`runs`]: what a publisher digests in place.
 //! 6. [`prove`]: that a plan writes every target byte exactly once from the right place, by other
 //!    arithmetic than the planner's.
-//! 7. [`mod@stored`]: plans as a few bytes a copy, to be kept from one process to the next; what comes
+//! 7. [`unchanged()`]: which copies need not be made, because the version that the target holds has
+//!    the same bytes there.
+//! 8. [`mod@stored`]: plans as a few bytes a copy, to be kept from one process to the next; what comes
 //!    back is proved first.
-//! 8. [`mod@transform`]: slices in another representation, cast or quantised: the one place where
+//! 9. [`mod@transform`]: slices in another representation, cast or quantised: the one place where
 //!    bytes change on the way. [`mod@quantise`] is its arithmetic.
 //!
 //! Numbers in bytes, everywhere: offsets, strides, pitches, positions. Only shapes and slices count
@@ -31,6 +33,7 @@
 
 mod buffer;
 mod builder;
+mod codec;
 mod coverage;
 mod dtype;
 mod entry;
@@ -58,9 +61,11 @@ mod slice;
 pub mod stored;
 mod tensor;
 pub mod transform;
+mod unchanged;
 mod window;
 
 pub use builder::LayoutBuilder;
+pub use codec::Codec;
 pub use coverage::{CoverageError, prove};
 pub use dtype::DType;
 pub use error::{LayoutError, PlanError, Unmatched};
@@ -76,3 +81,4 @@ pub use plan::{Copy, Plan, Run, runs};
 pub use planner::plan;
 pub use slice::Slice;
 pub use tensor::{Catalog, Tensor, TensorError, catalog_digest};
+pub use unchanged::{EntryDigests, KnownDigests, Unchanged, unchanged};

@@ -1,5 +1,6 @@
 //! Plans: copies without addresses.
 
+use crate::codec::Codec;
 use crate::extent::{distance, in_bytes, packed, shape_in_bytes, strides_in_bytes};
 use crate::fold::{Block, fold, join_all};
 use crate::group::Cell;
@@ -71,6 +72,8 @@ pub struct Plan {
     /// What to digest once the copies are done, without copying: the cells of tied weights'
     /// further names, whose bytes arrive under their first name.
     pub echoes: Vec<Run>,
+    /// How the bytes of all copies are coded on their way.
+    pub codec: Codec,
 }
 
 impl Copy {
@@ -86,7 +89,7 @@ impl Copy {
     }
 
     /// The rows where they go to.
-    pub(crate) fn landed(&self) -> Run {
+    pub fn landed(&self) -> Run {
         Run {
             buffer: self.target_buffer,
             offset: self.target_offset,

@@ -1,5 +1,6 @@
 //! From bytes to a plan, whoever wrote them.
 
+use crate::codec::Codec;
 use crate::limits::MAX_COPIES;
 use crate::plan::Plan;
 
@@ -37,7 +38,9 @@ pub fn decode(bytes: &[u8], name: &PlanName) -> Result<Plan, StoredError> {
         return Err(StoredError::OtherLayouts { found, wanted: *name });
     }
     let mut reader = Reader::new(body, HEADER);
-    let plan = Plan { copies: records(&mut reader)?, echoes: records(&mut reader)? };
+    let number = reader.take()?;
+    let codec = Codec::of_number(number).ok_or(StoredError::Codec { number })?;
+    let plan = Plan { copies: records(&mut reader)?, echoes: records(&mut reader)?, codec };
     match reader.left() {
         0 => Ok(plan),
         bytes => Err(StoredError::Trailing { bytes }),

@@ -13,6 +13,7 @@ pub fn encode(plan: &Plan, name: &PlanName) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(name.target);
     out.extend(name.sources);
+    put(&mut out, plan.codec.number());
     records(&mut out, &plan.copies);
     records(&mut out, &plan.echoes);
     let check = check(&out);

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::form::MAGIC;
 use super::name::PlanName;
+use crate::codec::Codec;
 use crate::coverage::CoverageError;
 
 /// Why bytes are no plan to go by. In each case: plan again.
@@ -22,6 +23,9 @@ pub enum StoredError {
     /// A plan between other layouts.
     #[error("a plan for {found}, not for {wanted}")]
     OtherLayouts { found: PlanName, wanted: PlanName },
+    /// A plan whose bytes go in a codec of another release.
+    #[error("a plan for codec {number}, which this release does not have: it has {} (raw)", Codec::Raw.number())]
+    Codec { number: u64 },
     /// The bytes end inside a number.
     #[error("cut off at byte {at}")]
     Cut { at: usize },

@@ -4,7 +4,7 @@ use crate::tensor::first_half;
 
 /// The first bytes, the last of them the version. It counts the planner's choices as well: raise it
 /// when a plan for the same layouts becomes another, and what was stored is planned again.
-pub(super) const MAGIC: [u8; 8] = *b"wc-plan\x01";
+pub(super) const MAGIC: [u8; 8] = *b"wc-plan\x02";
 /// Bytes of the checksum.
 pub(super) const CHECK: usize = 16;
 

@@ -1,11 +1,12 @@
 //! Plans as bytes: what a worker keeps so that after a restart it need not plan again.
 //!
-//! # Form, version 1
+//! # Form, version 2
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 8 | `wc-plan` and the version |
 //! | 16 + 16 | what it was made for: [`PlanName`], target and sources |
+//! | varint | number of the [`Codec`](crate::Codec) |
 //! | varint | number of copies, then the copies |
 //! | varint | number of echoes, then the echoes |
 //! | 16 | BLAKE3 of all that comes before, its first half |

@@ -41,6 +41,8 @@ fn of(copy: &Copy, source: u32, part: RowRange) -> Copy {
 
 #[cfg(test)]
 mod tests {
+    use weightcast_plan::Codec;
+
     use super::*;
 
     /// The smallest unit.
@@ -64,7 +66,7 @@ mod tests {
             position_pitch: row_bytes,
         };
         (
-            Plan { copies: vec![copy(0), copy(1)], echoes: Vec::new() },
+            Plan { copies: vec![copy(0), copy(1)], echoes: Vec::new(), codec: Codec::Raw },
             Units::new([2 * half].into_iter()),
         )
     }

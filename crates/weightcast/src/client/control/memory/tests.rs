@@ -58,7 +58,7 @@ fn beside(memory: &RegisteredMemory) -> Box<ArrivedRead> {
             registration: target.registration,
             assignment: staged(),
             sources: Vec::new(),
-            plan: Arc::new(Plan { copies: Vec::new(), echoes: Vec::new() }),
+            plan: Arc::new(Plan::default()),
             digests: Vec::new(),
             overwritten: Arc::default(),
         },
