@@ -23,6 +23,7 @@ pub fn frame(bytes: &[u8]) {
     assert_eq!(Header::decode(&header.encode()), Ok(header));
     match header.kind {
         FrameKind::Describe | FrameKind::Note => drop(wire::decode_named(body)),
+        FrameKind::EarlyNote => drop(wire::decode_early(body)),
         FrameKind::Read | FrameKind::Await => asked(body),
         FrameKind::Digest => placed(body),
         FrameKind::Write => written(body),

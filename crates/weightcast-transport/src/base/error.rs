@@ -107,6 +107,16 @@ pub enum TransportError {
         /// What was wrong.
         what: &'static str,
     },
+    /// The peer sent bytes in a codec that this end does not have, and did not ask for.
+    #[error(
+        "the peer at {addr} sends bytes in codec {codec}, not in 0 (raw): run one release at both ends"
+    )]
+    UnknownCodec {
+        /// The data port.
+        addr: SocketAddr,
+        /// Its number.
+        codec: u8,
+    },
     /// A direct read was demanded, and this peer cannot be read directly.
     #[error("no direct read from {addr} ({what}): let the way be chosen, or use TCP")]
     NoDirect {
@@ -152,7 +162,8 @@ impl TransportError {
             | Self::SourceGone { .. }
             | Self::Fenced { .. }
             | Self::Timeout { .. }
-            | Self::Protocol { .. } => Advice::RetryElsewhere,
+            | Self::Protocol { .. }
+            | Self::UnknownCodec { .. } => Advice::RetryElsewhere,
             Self::Refused(refusal) => refusal.advice(),
             Self::Unauthorized { .. }
             | Self::Cancelled
@@ -179,6 +190,14 @@ pub enum RequestRefusal {
     /// The request exceeds a limit of the data port.
     #[error("the request asks for more than one answer may hold")]
     TooMuch,
+    /// Bytes were asked for, or given, in a codec that the other end does not have.
+    #[error(
+        "codec {codec} is unknown to the other end, which has 0 (raw): run one release at both ends"
+    )]
+    UnknownCodec {
+        /// Its number.
+        codec: u8,
+    },
     /// No open grant allows a write. Why not is not told: a stranger would learn which grants there are.
     #[error(
         "no open grant allows this write: the grant is unknown, closed, expired, of another generation, \
@@ -187,11 +206,17 @@ pub enum RequestRefusal {
     NotGranted,
 }
 
+/// Set in the code of a refused codec, beside the lower seven bits of its number.
+const CODEC: u8 = 0x80;
+
 impl RequestRefusal {
-    /// Another source may still hold what this one no longer does; a wrong request stays wrong.
+    /// Another source may still hold what this one no longer does, or have the codec that this one does
+    /// not; a wrong request stays wrong.
     pub fn advice(self) -> Advice {
         match self {
-            Self::UnknownExport | Self::StaleGeneration => Advice::RetryElsewhere,
+            Self::UnknownExport | Self::StaleGeneration | Self::UnknownCodec { .. } => {
+                Advice::RetryElsewhere
+            }
             Self::OutOfRange | Self::TooMuch | Self::NotGranted => Advice::Fatal,
         }
     }
@@ -203,11 +228,15 @@ impl RequestRefusal {
             Self::OutOfRange => 3,
             Self::TooMuch => 4,
             Self::NotGranted => 5,
+            Self::UnknownCodec { codec } => CODEC | codec,
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         use RequestRefusal::*;
+        if code & CODEC != 0 {
+            return Some(UnknownCodec { codec: code & !CODEC });
+        }
         [UnknownExport, StaleGeneration, OutOfRange, TooMuch, NotGranted]
             .into_iter()
             .find(|refusal| refusal.code() == code)
@@ -304,6 +333,8 @@ mod tests {
             (TransportError::Refused(RequestRefusal::OutOfRange), Fatal),
             (TransportError::Refused(RequestRefusal::TooMuch), Fatal),
             (TransportError::Refused(RequestRefusal::NotGranted), Fatal),
+            (TransportError::Refused(RequestRefusal::UnknownCodec { codec: 5 }), RetryElsewhere),
+            (TransportError::UnknownCodec { addr, codec: 5 }, RetryElsewhere),
             (TransportError::Timeout { what: "" }, RetryElsewhere),
             (TransportError::Cancelled, Fatal),
             (TransportError::OutOfBounds { copy: 1, what: Bound::Digest }, Fatal),
@@ -351,6 +382,11 @@ mod tests {
         ];
         for code in 0..=255 {
             let refusal = table.iter().find(|(number, _)| *number == code).map(|(_, r)| *r);
+            let refusal = match code {
+                128.. => Some(UnknownCodec { codec: code - 128 }),
+                _ => refusal,
+            };
+            refusal.into_iter().for_each(|refusal| assert_eq!(refusal.code(), code));
             assert_eq!(RequestRefusal::from_code(code), refusal, "{code}");
         }
         table.into_iter().for_each(|(code, refusal)| assert_eq!(refusal.code(), code));

@@ -60,6 +60,10 @@ pub const MAX_DESCRIPTORS: usize = 16;
 /// Bytes of the note on an export: a 40-byte entry for each of [`MAX_REGIONS`] regions fits.
 pub const MAX_NOTE_BYTES: usize = 8 << 20;
 
+/// Longest wait for a note that is asked of a data port at once: the connection and its thread are taken
+/// meanwhile. Whoever wants to wait longer asks again.
+pub const MAX_NOTE_WAIT: Duration = Duration::from_secs(30);
+
 /// Connections that have not proved the token yet: each costs a thread and is worth nothing. The
 /// origin with most of them loses its oldest.
 pub const MAX_UNAUTHENTICATED: usize = 256;

@@ -20,8 +20,9 @@ use crate::wire::{self, FrameKind};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A connected peer. Shared by any number of transfers; connections are kept for the next.
 pub struct Peer {
@@ -192,6 +193,28 @@ impl Peer {
     ) -> Result<Option<Vec<u8>>, TransportError> {
         let request = wire::named(FrameKind::Note, export, generation);
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        self.port.ask(&request, FrameKind::Noted, &patience, wire::decode_noted)
+    }
+
+    /// The note of an export, or as long as there is none its early note; waits so long for either, at most
+    /// [`MAX_NOTE_WAIT`](crate::limits::MAX_NOTE_WAIT). `None` if neither came.
+    ///
+    /// # Errors
+    /// What [`Peer::digests`] may return; [`TransportError::Cancelled`] once `cancel` is raised.
+    pub fn early_note(
+        &self,
+        export: ExportId,
+        generation: u64,
+        wait: Duration,
+        deadline: Instant,
+        cancel: &AtomicBool,
+    ) -> Result<Option<Vec<u8>>, TransportError> {
+        let mut request = Vec::new();
+        let start = wire::begin(&mut request, FrameKind::EarlyNote);
+        let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        wire::put(&mut request, &[export.0, generation, wait]);
+        wire::finish(&mut request, start);
+        let patience = Patience { deadline: Some(deadline), cancel: Some(cancel), stop: None };
         self.port.ask(&request, FrameKind::Noted, &patience, wire::decode_noted)
     }
 

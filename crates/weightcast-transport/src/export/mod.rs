@@ -5,6 +5,7 @@ mod fence_word;
 pub(crate) mod grant;
 mod grants;
 pub(crate) mod note;
+pub(crate) mod notes;
 pub(crate) mod served;
 pub(crate) mod table;
 

@@ -2,6 +2,9 @@
 //!
 //! A note never changes once it is set, so a reader gets all of it, whatever is fenced meanwhile. Notes
 //! go over the connection even where bytes are read directly.
+//!
+//! An export may have an early note before: what is known while the memory is still being digested or
+//! filled. Readers can wait for either, whichever is there first.
 
 use crate::base::id::ExportId;
 use crate::base::limits::MAX_NOTE_BYTES;
@@ -39,12 +42,25 @@ impl ExportTable {
     /// # Errors
     /// [`NoteError`]; the export is then as it was.
     pub fn annotate(&self, export: ExportId, note: &[u8]) -> Result<(), NoteError> {
+        self.set_note(export, false, note)
+    }
+
+    /// Attaches an early note to an export, once: readers who ask for one get it as long as there is no
+    /// note.
+    ///
+    /// # Errors
+    /// [`NoteError`]; the export is then as it was.
+    pub fn annotate_early(&self, export: ExportId, note: &[u8]) -> Result<(), NoteError> {
+        self.set_note(export, true, note)
+    }
+
+    fn set_note(&self, export: ExportId, early: bool, note: &[u8]) -> Result<(), NoteError> {
         if note.len() > MAX_NOTE_BYTES {
             return Err(NoteError::TooLong { bytes: note.len(), limit: MAX_NOTE_BYTES });
         }
         let served = self.get(export).ok().filter(|export| export.is_served());
         let served = served.ok_or(NoteError::NotServed { export })?;
-        served.note.set(note.into()).map_err(|_| NoteError::AlreadyNoted { export })
+        served.notes.set(early, note).map_err(|_| NoteError::AlreadyNoted { export })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::base::id::ExportId;
 use crate::base::limits::TICK;
 use crate::base::lock::lock;
 use crate::export::fence_word::FenceWord;
+use crate::export::notes::Notes;
 use crate::memory::region::Region;
 use crate::piece::filling::Filling;
 use crate::wire::socket::Socket;
@@ -23,7 +24,7 @@ pub(crate) struct Export {
     generation: u64,
     regions: Vec<Region>,
     /// What the publisher tells readers about the export.
-    pub(crate) note: OnceLock<Arc<[u8]>>,
+    pub(crate) notes: Notes,
     /// Which parts may be read already, if the memory is still being filled.
     filling: Option<Arc<Filling>>,
     serving: Mutex<Vec<Arc<Socket>>>,
@@ -36,8 +37,8 @@ impl Export {
     pub(crate) fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
         let word = FenceWord::new(id.0);
         let (serving, idle) = (Mutex::default(), Condvar::new());
-        let (note, holds) = (OnceLock::new(), OnceLock::new());
-        Self { word, id, generation, regions, note, filling: None, serving, idle, holds }
+        let (notes, holds) = (Notes::default(), OnceLock::new());
+        Self { word, id, generation, regions, notes, filling: None, serving, idle, holds }
     }
 
     /// The same, of memory that is being filled.
@@ -98,6 +99,7 @@ impl Export {
         if let Some(filling) = &self.filling {
             filling.wake();
         }
+        self.notes.wake();
     }
 
     /// A read of it has come to a point.

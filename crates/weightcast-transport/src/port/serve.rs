@@ -3,7 +3,7 @@
 use crate::base::error::RequestRefusal;
 use crate::base::holds::HoldPoint;
 use crate::base::id::ExportId;
-use crate::base::limits::{HANDSHAKE_DEADLINE, SEND_BYTES};
+use crate::base::limits::{HANDSHAKE_DEADLINE, MAX_NOTE_WAIT, SEND_BYTES};
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
 use crate::lane;
@@ -22,10 +22,10 @@ use crate::wire::handshake::{PROOF_BYTES, SourceSide, full};
 use crate::wire::local_name::LocalName;
 use crate::wire::mac::{Channel, MacKey, Nonces};
 use crate::wire::socket::Socket;
-use crate::wire::{self, FrameKind, Header, Malformed};
+use crate::wire::{self, FrameKind, Header, Malformed, WireCodec};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Lets the peer in if it proves the token and there is room, or says why not.
 ///
@@ -108,14 +108,18 @@ impl<'a> Connection<'a> {
             let (header, body) = self.input.frame(self.socket)?;
             if header.kind == FrameKind::Write {
                 self.seat.moved(body.len());
-                let written = self.writes.write(&self.desk.exports, body).map_err(invalid)?;
+                let written =
+                    self.writes.write(&self.desk.exports, header, body).map_err(invalid)?;
                 let answer = Header::new(FrameKind::Written, 0);
                 let answer = written.map_or_else(Header::refusal, |()| answer);
                 self.output.pending.extend_from_slice(&answer.encode());
                 continue;
             }
             let request = Request::decode(header.kind, body).map_err(invalid)?;
-            self.answer(request)?;
+            match WireCodec::of(header) {
+                Err(refusal) if header.kind == FrameKind::Read => self.refuse(refusal),
+                _ => self.answer(request)?,
+            }
         }
     }
 
@@ -124,9 +128,23 @@ impl<'a> Connection<'a> {
             Request::Identify => self.identify(),
             Request::Describe(id, generation) => self.describe(id, generation),
             Request::Note(id, generation) => match self.open(id, generation, |_| Ok(())) {
-                Ok((export, ())) => return self.note(export),
+                Ok((export, ())) => {
+                    let note = export.notes.note();
+                    // A slow reader of the note must not hold the regions.
+                    drop(export);
+                    return self.note(note);
+                }
                 Err(refusal) => Err(refusal),
             },
+            Request::EarlyNote(id, generation, wait) => {
+                match self.open(id, generation, |_| Ok(())) {
+                    Ok((export, ())) => match self.early_note(export, wait)? {
+                        Ok(note) => return self.note(note),
+                        Err(refusal) => Err(refusal),
+                    },
+                    Err(refusal) => Err(refusal),
+                }
+            }
             Request::Read(ask) => match self.open_final(&ask)? {
                 Ok((export, bytes)) => return self.send(&export, &ask.extents, bytes),
                 Err(refusal) => Err(refusal),
@@ -144,9 +162,13 @@ impl<'a> Connection<'a> {
             }
         };
         if let Err(refusal) = answered {
-            self.output.pending.extend_from_slice(&Header::refusal(refusal).encode());
+            self.refuse(refusal);
         }
         Ok(())
+    }
+
+    fn refuse(&mut self, refusal: RequestRefusal) {
+        self.output.pending.extend_from_slice(&Header::refusal(refusal).encode());
     }
 
     fn identify(&mut self) -> Result<(), RequestRefusal> {
@@ -293,10 +315,29 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    fn note(&mut self, export: Arc<Export>) -> io::Result<()> {
-        let note = export.note.get().cloned();
-        // A slow reader of the note must not hold the regions.
-        drop(export);
+    /// What is known of an export, waiting for it a while. What was answered before goes out first.
+    ///
+    /// # Errors
+    /// If the connection broke; a refusal if the export was fenced.
+    fn early_note(
+        &mut self,
+        export: Arc<Export>,
+        wait: Duration,
+    ) -> io::Result<Result<Option<Arc<[u8]>>, RequestRefusal>> {
+        if let Some(note) = export.notes.known() {
+            return Ok(Ok(Some(note)));
+        }
+        self.output.flush(self.seat)?;
+        let until = Instant::now() + wait.min(MAX_NOTE_WAIT);
+        let wanted = || Instant::now() < until && export.is_served() && self.socket.is_connected();
+        let note = export.notes.wait_known(wanted);
+        match note.is_some() || export.is_served() {
+            true => Ok(Ok(note)),
+            false => Ok(Err(RequestRefusal::StaleGeneration)),
+        }
+    }
+
+    fn note(&mut self, note: Option<Arc<[u8]>>) -> io::Result<()> {
         let body = 1 + note.as_ref().map_or(0, |note| note.len());
         let out = &mut self.output.pending;
         out.extend_from_slice(&Header::new(FrameKind::Noted, body).encode());
@@ -337,6 +378,7 @@ enum Request {
     Identify,
     Describe(ExportId, u64),
     Note(ExportId, u64),
+    EarlyNote(ExportId, u64, Duration),
     Read(wire::Ask<Extent>),
     Digest(wire::Ask<PlacedExtent>),
     Await(wire::Ask<Extent>),
@@ -348,6 +390,8 @@ impl Request {
             FrameKind::Identify if body.is_empty() => Ok(Self::Identify),
             FrameKind::Describe => wire::decode_named(body).map(|(id, g)| Self::Describe(id, g)),
             FrameKind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
+            FrameKind::EarlyNote => wire::decode_early(body)
+                .map(|(id, g, wait)| Self::EarlyNote(id, g, Duration::from_millis(wait))),
             FrameKind::Read => wire::decode_read(body).map(Self::Read),
             FrameKind::Digest => wire::decode_digest(body).map(Self::Digest),
             FrameKind::Await => wire::decode_read(body).map(Self::Await),

@@ -6,9 +6,9 @@ use crate::export::table::ExportTable;
 use crate::memory::region::Region;
 use crate::piece::extent::Extent;
 use crate::port::bounds;
-use crate::wire::Malformed;
 use crate::wire::mac::Nonces;
 use crate::wire::write_frame::WriteFrame;
+use crate::wire::{Header, Malformed, WireCodec};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -32,13 +32,14 @@ impl WriteSide {
     pub(crate) fn write(
         &mut self,
         exports: &ExportTable,
+        header: Header,
         body: &[u8],
     ) -> Result<Result<(), RequestRefusal>, Malformed> {
         let frame = WriteFrame::decode(body)?;
         let (sequence, host) = (self.count, self.host);
         self.count += 1;
         let write = GrantedWrite { frame: &frame, nonces: &self.nonces, sequence, host };
-        Ok(carry_out(exports, &write))
+        Ok(WireCodec::of(header).and_then(|_| carry_out(exports, &write)))
     }
 }
 

@@ -112,6 +112,14 @@ pub(crate) fn decode_named(body: &[u8]) -> Decoded<(ExportId, u64)> {
     Ok(asked)
 }
 
+/// The export whose note is asked for, and the milliseconds that it may be waited for.
+pub(crate) fn decode_early(body: &[u8]) -> Decoded<(ExportId, u64, u64)> {
+    let mut fields = Fields(body);
+    let asked = (ExportId(fields.u64()?), fields.u64()?, fields.u64()?);
+    fields.end()?;
+    Ok(asked)
+}
+
 pub(crate) fn decode_digests(body: &[u8]) -> Decoded<Vec<Digest>> {
     Fields(body).records(16, MAX_EXTENTS, |f| Ok(Digest::from_bytes(f.bytes()?)))
 }

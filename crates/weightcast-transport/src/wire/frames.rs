@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | magic | 4 | `WCD1` |
 //! | kind | 1 | [`FrameKind`] |
-//! | status | 1 | refusal code, or 1 for a fenced end |
+//! | status | 1 | refusal code, or 1 for a fenced end; of `Read`, `Data` and `Write` the codec of the bytes |
 //! | zero | 2 | |
 //! | body | 8 | bytes that follow |
 //!
@@ -45,6 +45,8 @@ pub(crate) enum FrameKind {
     Await = 6,
     /// Request: take these bytes, by leave of a grant.
     Write = 7,
+    /// Request: the note of this export or its early note, whichever is there within a time.
+    EarlyNote = 8,
     /// Answer to `Identify`.
     Identity = 129,
     /// Answer to `Describe`.
@@ -57,7 +59,7 @@ pub(crate) enum FrameKind {
     End = 133,
     /// Any request may be refused; the status says why.
     Refused = 134,
-    /// Answer to `Note`.
+    /// Answer to `Note` and `EarlyNote`.
     Noted = 135,
     /// Answer to `Await`: one bit for each unit of progress.
     Progress = 136,
@@ -68,7 +70,7 @@ pub(crate) enum FrameKind {
 impl FrameKind {
     fn from_code(code: u8) -> Option<Self> {
         use FrameKind::*;
-        let requests = [Identify, Describe, Read, Digest, Note, Await, Write];
+        let requests = [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote];
         let answers =
             [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written];
         requests.into_iter().chain(answers).find(|kind| *kind as u8 == code)

@@ -1,10 +1,11 @@
 //! The bytes between two processes, and the connections that carry them.
 //!
-//! Reading order: [`frames`], [`bodies`], [`description`] and [`write_frame`] are the format, [`handshake`] and [`mac`]
+//! Reading order: [`frames`], [`bodies`], [`codec`], [`description`] and [`write_frame`] are the format, [`handshake`] and [`mac`]
 //! the proof of the token; [`dial`] and [`local`] connect a reader, [`stream`] is its connection, [`pool`]
 //! keeps several. [`local_source`] is a source of this host, as the kernel vouches for it.
 
 pub(crate) mod bodies;
+pub(crate) mod codec;
 pub(crate) mod credentials;
 pub(crate) mod description;
 mod dial;
@@ -21,7 +22,8 @@ pub(crate) mod stream;
 pub(crate) mod write_frame;
 
 pub(crate) use bodies::{
-    Ask, decode_digest, decode_digests, decode_named, decode_noted, decode_read, put_extent,
-    put_identity, put_placed,
+    Ask, decode_digest, decode_digests, decode_early, decode_named, decode_noted, decode_read,
+    put_extent, put_identity, put_placed,
 };
+pub(crate) use codec::WireCodec;
 pub(crate) use frames::{FrameKind, HEADER_BYTES, Header, Malformed, begin, finish, named, put};

@@ -4,6 +4,7 @@ use crate::by_hand::{frame, loopback, shake_as_reader, shake_as_source, take_fra
 use crate::ways::{noise, soon};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use weightcast_transport::Way::{Direct, Tcp};
@@ -38,6 +39,59 @@ fn a_note_is_absent_until_it_is_there_for_good() {
         let again = server.exports().annotate(noted, b"another");
         assert_eq!(again, Err(NoteError::AlreadyNoted { export: noted }));
         assert!(peer.note(noted, 1, soon()).unwrap().unwrap() == note, "never replaced");
+    }
+}
+
+fn early(peer: &Peer, export: ExportId, wait: Duration) -> Result<Option<Vec<u8>>, TransportError> {
+    peer.early_note(export, 1, wait, soon(), &AtomicBool::new(false))
+}
+
+#[test]
+fn an_early_note_stands_in_for_the_note_and_for_readers_who_ask_for_it_alone() {
+    let server = server();
+    let peer = connect(&server);
+    let export = expose(&server);
+    assert_eq!(early(&peer, export, Duration::ZERO), Ok(None));
+    server.exports().annotate_early(export, b"some").unwrap();
+    let again = server.exports().annotate_early(export, b"more");
+    assert_eq!(again, Err(NoteError::AlreadyNoted { export }));
+    assert_eq!(early(&peer, export, Duration::ZERO), Ok(Some(b"some".to_vec())));
+    assert_eq!(peer.note(export, 1, soon()), Ok(None), "it is not the note");
+    server.exports().annotate(export, b"all").unwrap();
+    assert_eq!(early(&peer, export, Duration::ZERO), Ok(Some(b"all".to_vec())));
+    assert_eq!(peer.note(export, 1, soon()), Ok(Some(b"all".to_vec())));
+    server.exports().fence(export);
+    let fenced = early(&peer, export, Duration::ZERO);
+    assert_eq!(fenced, Err(RequestRefusal::StaleGeneration.into()));
+}
+
+/// It comes, or the export is fenced, or the reader gives up: each while the reader waits already.
+#[test]
+fn a_wait_for_an_early_note_ends_with_what_happens_first() {
+    let server = server();
+    let long = Duration::from_secs(3_600);
+    for end in 0..4 {
+        let (peer, export) = (connect(&server), expose(&server));
+        let cancel = AtomicBool::new(false);
+        let connections = server.connections();
+        let found = thread::scope(|scope| {
+            let waits = scope.spawn(|| peer.early_note(export, 1, long, soon(), &cancel));
+            (0..1_000).for_each(|_| thread::yield_now());
+            match end {
+                0 => server.exports().annotate_early(export, b"some").unwrap(),
+                1 => server.exports().annotate(export, b"all").unwrap(),
+                2 => server.exports().fence(export),
+                _ => cancel.store(true, Ordering::Release),
+            }
+            waits.join().unwrap()
+        });
+        match end {
+            0 => assert_eq!(found, Ok(Some(b"some".to_vec()))),
+            1 => assert_eq!(found, Ok(Some(b"all".to_vec()))),
+            2 => assert_eq!(found, Err(RequestRefusal::StaleGeneration.into())),
+            _ => assert_eq!(found, Err(TransportError::Cancelled)),
+        }
+        assert!(server.connections() <= connections);
     }
 }
 
@@ -80,7 +134,9 @@ fn garbage_for_a_request_closes_its_own_connection_only() {
     server.exports().annotate(export, b"note").unwrap();
     let peer = connect(&server);
     let noted = frame(135, b"\x01I am the source");
-    for garbage in [frame(5, &[0; 15]), frame(5, &[0; 17]), frame(5, &[]), noted] {
+    let garbage =
+        [frame(5, &[0; 15]), frame(5, &[0; 17]), frame(5, &[]), frame(8, &[0; 16]), noted];
+    for garbage in garbage {
         let mut socket = shake_as_reader(server.addr());
         socket.write_all(&garbage).unwrap();
         wait_closed(socket);

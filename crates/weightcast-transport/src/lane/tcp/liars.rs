@@ -100,6 +100,9 @@ fn what_is_no_answer_to_a_read_is_told_apart() {
         let (addr, _) = liar(answer);
         assert_eq!(read_four(addr), TransportError::Protocol { addr, what });
     }
+    let coded = Header { status: 5, ..Header::new(FrameKind::Data, 4) }.encode();
+    let (addr, _) = liar([&coded[..], &[1; 4], &end].concat());
+    assert_eq!(read_four(addr), TransportError::UnknownCodec { addr, codec: 5 });
     let (addr, _) = liar([data(4), Header::end(false).encode().to_vec()].concat());
     assert_eq!(read_four(addr), TransportError::Fenced { export: ExportId(7) });
 }

@@ -3,7 +3,7 @@
 use super::endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
 use super::kind::{LaneKind, Meeting};
 use super::task::{LaneTask, is_alone};
-use crate::base::error::TransportError;
+use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::holds::HoldPoint;
 use crate::base::limits::PIPELINE_BYTES;
 use crate::base::patience::Patience;
@@ -13,7 +13,7 @@ use crate::piece::pieces::Piece;
 use crate::wire::description::ExportDescription;
 use crate::wire::pool::Pool;
 use crate::wire::stream::DataStream;
-use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
+use crate::wire::{self, FrameKind, HEADER_BYTES, Header, WireCodec};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -193,6 +193,9 @@ impl<'a> TcpLane<'a> {
         self.stream
             .expect(header, FrameKind::Data)
             .map_err(|error| error.while_reading(self.task.export))?;
+        if let Err(RequestRefusal::UnknownCodec { codec }) = WireCodec::of(header) {
+            return Err(TransportError::UnknownCodec { addr: self.pool.addr(), codec });
+        }
         if header.body != piece.bytes {
             return Err(self.stream.protocol("length of an answer"));
         }

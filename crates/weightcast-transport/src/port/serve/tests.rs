@@ -116,6 +116,11 @@ fn each_question_has_its_answer_in_order() {
     let digests: Vec<u8> = digests.iter().flat_map(|digest| digest.to_bytes()).collect();
     let end = Header::end(true).encode().to_vec();
     let stale = || refusal(RequestRefusal::StaleGeneration);
+    let unknown_codec = || refusal(RequestRefusal::UnknownCodec { codec: 5 });
+    let coded = |mut request: Vec<u8>| {
+        request[5] = 5;
+        request
+    };
     let described = [&[0][..], &numbers(&[2, 256]), &[1], &numbers(&[500]), &[2]].concat();
     let held_described = [&[0][..], &numbers(&[1, 256]), &[1]].concat();
     let addresses = numbers(&[2, 16, word, place]);
@@ -130,6 +135,11 @@ fn each_question_has_its_answer_in_order() {
             ),
             (asks(FrameKind::Note, id, 4, &[]), frame(FrameKind::Noted, b"\x01a note")),
             (asks(FrameKind::Note, bare, 4, &[]), frame(FrameKind::Noted, b"\0")),
+            (asks(FrameKind::EarlyNote, id, 4, &[0]), frame(FrameKind::Noted, b"\x01a note")),
+            (asks(FrameKind::EarlyNote, bare, 4, &[0]), frame(FrameKind::Noted, b"\0")),
+            (asks(FrameKind::EarlyNote, fenced, 4, &[u64::MAX]), stale()),
+            (coded(asks(FrameKind::Read, id, 4, &read)), unknown_codec()),
+            (coded(asks(FrameKind::Read, fenced, 4, &[])), unknown_codec()),
             (
                 asks(FrameKind::Read, id, 4, &read),
                 [frame(FrameKind::Data, &data), end.clone()].concat(),
@@ -187,6 +197,7 @@ fn what_is_no_question_ends_the_connection_after_the_answers_before() {
         frame(FrameKind::Identify, &[0]),
         frame(FrameKind::Describe, &[0; 15]),
         frame(FrameKind::Note, &[0; 17]),
+        frame(FrameKind::EarlyNote, &[0; 16]),
         frame(FrameKind::Read, &[0; 17]),
         frame(FrameKind::Digest, &[0; 16 + 40]),
         frame(FrameKind::Await, &[0; 16 + 56]),

@@ -1,10 +1,12 @@
 use super::*;
 use crate::base::limits::{MAX_READ_ROWS, SLICE_COST};
 use crate::export::grant::{GrantTerms, WriteGrant};
-use crate::wire::HEADER_BYTES;
 use crate::wire::mac::GrantKey;
 use crate::wire::write_frame::WriteClaim;
+use crate::wire::{FrameKind, HEADER_BYTES};
 use std::time::Duration;
+
+const RAW: Header = Header { kind: FrameKind::Write, status: 0, body: 0 };
 
 fn granted(len: usize) -> (ExportTable, Region, WriteGrant) {
     let (table, memory) = (ExportTable::new(), Region::allocate(len).unwrap());
@@ -44,7 +46,7 @@ fn runs_are_filled_in_order_and_nothing_beside() {
     let mut side = side(1);
     let extents = [extent(1, 2, 3, 4), extent(0, 0, 9, 1), extent(8, 1, 1, 1), extent(4, 1, 1, 0)];
     let write = body(&grant, (&side, 0), &extents, b"abcdefgh");
-    assert_eq!(side.write(&table, &write), Ok(Ok(())));
+    assert_eq!(side.write(&table, RAW, &write), Ok(Ok(())));
     assert_eq!(memory.to_vec(), b"\0ab\0hcd\0gef\0");
 }
 
@@ -55,15 +57,15 @@ fn a_write_counts_once_and_on_its_connection() {
     let (mut own, mut other) = (side(1), side(3));
     let first = body(&grant, (&own, 0), &[extent(0, 1, 1, 1)], b"a");
     let second = body(&grant, (&own, 1), &[extent(0, 1, 1, 1)], b"b");
-    assert_eq!(own.write(&table, &first), Ok(Ok(())));
-    assert_eq!(other.write(&table, &first), Ok(Err(RequestRefusal::NotGranted)));
-    assert_eq!(own.write(&table, &second), Ok(Ok(())));
+    assert_eq!(own.write(&table, RAW, &first), Ok(Ok(())));
+    assert_eq!(other.write(&table, RAW, &first), Ok(Err(RequestRefusal::NotGranted)));
+    assert_eq!(own.write(&table, RAW, &second), Ok(Ok(())));
     for replayed in [&first, &second, &first] {
-        assert_eq!(own.write(&table, replayed), Ok(Err(RequestRefusal::NotGranted)));
+        assert_eq!(own.write(&table, RAW, replayed), Ok(Err(RequestRefusal::NotGranted)));
         assert_eq!(memory.to_vec(), b"b");
     }
     let sixth = body(&grant, (&own, 5), &[extent(0, 1, 1, 1)], b"c");
-    assert_eq!(own.write(&table, &sixth), Ok(Ok(())), "refused writes count as well");
+    assert_eq!(own.write(&table, RAW, &sixth), Ok(Ok(())), "refused writes count as well");
     assert_eq!(memory.to_vec(), b"c");
 }
 
@@ -86,7 +88,7 @@ fn what_does_not_fit_changes_nothing() {
     ];
     for (number, (extents, bytes, refusal)) in table_of_refusals.into_iter().enumerate() {
         let write = body(&grant, (&side, number as u64), &extents, &vec![7; bytes]);
-        assert_eq!(side.write(&table, &write), Ok(Err(refusal)), "{extents:?}");
+        assert_eq!(side.write(&table, RAW, &write), Ok(Err(refusal)), "{extents:?}");
         assert_eq!(memory.to_vec(), [0; 8]);
     }
 }
@@ -100,8 +102,21 @@ fn a_stranger_is_refused_alike_whatever_it_asks() {
     let extents = [extent(0, 1, 1, 1), extent(9, 1, 1, 1), extent(0, 1, 1 << 40, 0)];
     for (number, extent) in extents.into_iter().enumerate() {
         let write = body(&stranger, (&side, number as u64), &[extent], b"x");
-        assert_eq!(side.write(&table, &write), Ok(Err(RequestRefusal::NotGranted)));
+        assert_eq!(side.write(&table, RAW, &write), Ok(Err(RequestRefusal::NotGranted)));
     }
     assert_eq!(memory.to_vec(), [0; 8]);
-    assert!(side.write(&table, b"short").is_err());
+    assert!(side.write(&table, RAW, b"short").is_err());
+}
+
+/// Its bytes are not those of memory. It counts as any write that was refused.
+#[test]
+fn a_write_in_an_unknown_codec_is_refused_by_number() {
+    let (table, memory, grant) = granted(4);
+    let mut side = side(1);
+    let coded = body(&grant, (&side, 0), &[extent(0, 4, 1, 4)], b"code");
+    let refused = side.write(&table, Header { status: 5, ..RAW }, &coded);
+    assert_eq!(refused, Ok(Err(RequestRefusal::UnknownCodec { codec: 5 })));
+    let raw = body(&grant, (&side, 1), &[extent(0, 4, 1, 4)], b"byte");
+    assert_eq!(side.write(&table, RAW, &raw), Ok(Ok(())));
+    assert_eq!(memory.to_vec(), b"byte");
 }
