@@ -132,7 +132,7 @@ class Updated:
     epoch: int | None
     #: The replica that the version was read from.
     source: str | None
-    #: Bytes of this shard that moved, and those covered by a digest that matched.
+    #: Bytes of this shard, moved or unchanged, and those covered by a digest that matched.
     bytes: int
     verified: int
     #: Seconds from the choice of a source until all was there and digested; of those, planning.
@@ -152,6 +152,8 @@ class Updated:
     #: Bytes that were read directly, from whichever source, and bytes that came over TCP.
     bytes_direct: int = 0
     bytes_tcp: int = 0
+    #: Bytes that were not moved: the memory held them already, by digests of both sides.
+    unchanged: int = 0
     def __bool__(self) -> bool: ...
     def as_dict(self) -> dict[str, float]:
         """The numbers under keys such as `weightcast/update/seconds`, for a trainer's logger: of this

@@ -217,6 +217,9 @@ class Handle:
         held is given up in the same step: if the new one is lost on the way, the memory holds nothing,
         and the error says so.
 
+        Slices that are the same in both versions are not moved, by digests of the source's slices and
+        of this memory: `Updated.unchanged` says how many bytes.
+
         With `staged`, the old version stays until the new one is here on all shards and verified:
         it may be used meanwhile, and others go on reading it. The new one is read into CPU memory
         of the same size, at most `staging_bytes` of `open` (else `NoRoom`), then copied into place;

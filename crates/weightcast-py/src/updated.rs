@@ -13,7 +13,7 @@ record! {
     class "weightcast"."Updated" = PyUpdated(
         changed, version, epoch, source, bytes, verified, seconds, plan_seconds, way, staged = 0,
         install_seconds = 0.0, helpers = none(), plan_from = String::new(),
-        way_reason = String::new(), bytes_direct = 0, bytes_tcp = 0
+        way_reason = String::new(), bytes_direct = 0, bytes_tcp = 0, unchanged = 0
     ) {
         /// Whether the memory holds another version than before the call.
         changed: bool,
@@ -23,7 +23,7 @@ record! {
         epoch: Option<u64>,
         /// The replica that the version was read from.
         source: Option<String>,
-        /// Bytes of this shard that moved.
+        /// Bytes of this shard, moved or unchanged.
         bytes: u64,
         /// Of those, bytes covered by a digest that matched.
         verified: u64,
@@ -48,6 +48,8 @@ record! {
         bytes_direct: u64,
         /// Bytes that came over TCP.
         bytes_tcp: u64,
+        /// Bytes that were not moved: the memory held them already, by digests of both sides.
+        unchanged: u64,
     }
 
     fn __bool__(&self) -> bool {
@@ -67,11 +69,12 @@ record! {
             ("bytes_verified", number(self.verified)),
             ("bytes_direct", number(self.bytes_direct)),
             ("bytes_tcp", number(self.bytes_tcp)),
+            ("bytes_unchanged", number(self.unchanged)),
             ("bytes_staged", number(self.staged)),
             ("seconds", Some(self.seconds)),
             ("plan_seconds", Some(self.plan_seconds)),
             ("install_seconds", Some(self.install_seconds)),
-            ("gb_per_s", (moving > 0.0).then(|| self.bytes as f64 / moving / 1e9)),
+            ("gb_per_s", (moving > 0.0).then(|| (self.bytes - self.unchanged.min(self.bytes)) as f64 / moving / 1e9)),
         ];
         let told = figures.into_iter();
         told.filter_map(|(key, of)| Some((format!("weightcast/update/{key}"), of?))).collect()
@@ -99,6 +102,7 @@ impl PyUpdated {
             way_reason: transfer.way_reason,
             bytes_direct: transfer.direct,
             bytes_tcp: transfer.tcp,
+            unchanged: transfer.unchanged,
         })
     }
 }

@@ -74,6 +74,12 @@ pub(crate) const STORED_PLAN_BYTES: u64 = 128 << 20;
 /// Data ports that one handle stays connected to: as many as a large source has shards. Rollouts
 /// that came and went must not add up.
 pub(crate) const CACHED_PEERS: usize = 1_024;
+/// Digests that one handle remembers of the slices that it has read: those of 48 shards of the largest
+/// models (139,583 tensors), some 300 MB. Of a larger source nothing is remembered, and all of its
+/// next version is moved unless the layouts are equal.
+pub(crate) const KNOWN_DIGESTS: usize = 48 * 139_583;
+/// Longest wait of a read for the digests of its source.
+pub(crate) const NOTE_PATIENCE: Duration = Duration::from_secs(10);
 /// Layouts of other shards kept by one handle: enough for two large sources.
 pub(crate) const CACHED_LAYOUTS: usize = 8_192;
 /// Bytes that these layouts may take together. One layout of the largest models (139,583 tensors)

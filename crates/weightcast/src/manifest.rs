@@ -195,17 +195,43 @@ fn numbers(mut list: &[u8]) -> Result<usize, String> {
 pub(crate) fn encode_parts(parts: &[Digest], cells: &[Digest]) -> Vec<u8> {
     let lanes = |digests: &[Digest]| digests.iter().flat_map(|digest| digest.0).collect();
     let cells = if parts == cells { Vec::new() } else { lanes(cells) };
-    wire::Parts { lanes: lanes(parts), cells }.encode_to_vec()
+    wire::Parts { lanes: lanes(parts), cells, known: Vec::new() }.encode_to_vec()
 }
 
-/// The entries' digests in a stranger's note; `None` unless there are exactly `entries` of them.
+/// An early note: the digests of a layout's entries, in order, as far as they are known.
+pub(crate) fn encode_early(parts: &[Option<Digest>]) -> Vec<u8> {
+    let lanes = parts.iter().flat_map(|part| part.unwrap_or_default().0).collect();
+    let mut known = vec![0_u8; parts.len().div_ceil(8)];
+    for (entry, part) in parts.iter().enumerate() {
+        known[entry / 8] |= u8::from(part.is_some()) << (entry % 8);
+    }
+    wire::Parts { lanes, cells: Vec::new(), known }.encode_to_vec()
+}
+
+/// The entries' digests in a stranger's note; `None` unless there are exactly `entries` of them, all
+/// known.
 pub(crate) fn decode_parts(bytes: &[u8], entries: usize) -> Option<Vec<Digest>> {
-    digests(&wire::Parts::decode(bytes).ok()?.lanes, entries)
+    let parts = wire::Parts::decode(bytes).ok()?;
+    digests(&parts.lanes, entries).filter(|_| parts.known.is_empty())
+}
+
+/// The entries' digests in a stranger's note, early or not, as far as they are known; `None` unless
+/// the note is one of exactly `entries`.
+pub(crate) fn decode_early(bytes: &[u8], entries: usize) -> Option<Vec<Option<Digest>>> {
+    let parts = wire::Parts::decode(bytes).ok()?;
+    let digests = digests(&parts.lanes, entries)?;
+    let all = parts.known.is_empty();
+    if !all && parts.known.len() != entries.div_ceil(8) {
+        return None;
+    }
+    let known = |entry: usize| all || parts.known[entry / 8] >> (entry % 8) & 1 == 1;
+    let told = |(entry, digest)| known(entry).then_some(digest);
+    Some(digests.into_iter().enumerate().map(told).collect())
 }
 
 /// The cells' digests in a stranger's note; `None` unless there are exactly `cells` of them.
 pub(crate) fn decode_cells(bytes: &[u8], cells: usize) -> Option<Vec<Digest>> {
-    let parts = wire::Parts::decode(bytes).ok()?;
+    let parts = wire::Parts::decode(bytes).ok().filter(|parts| parts.known.is_empty())?;
     // Left out, they equal those of the entries. But a shard that holds only empty entries has no
     // cells.
     digests(if parts.cells.is_empty() && cells > 0 { &parts.lanes } else { &parts.cells }, cells)
@@ -238,6 +264,35 @@ mod tests {
             (Some(parts[..2].to_vec()), Some(vec![]))
         );
         assert!(bytes.len() <= 3 * 16 + 8);
+    }
+
+    #[test]
+    fn an_early_note_has_gaps_and_is_no_note() {
+        let digest = |number| Some(Digest([number, !number]));
+        for count in [1, 2, 7, 8, 9, 17] {
+            for gaps in 0..3 {
+                let parts: Vec<_> =
+                    (0..count).map(|at| digest(at).filter(|_| at % 3 >= gaps)).collect();
+                let (bytes, count) = (encode_early(&parts), count as usize);
+                assert_eq!(decode_early(&bytes, count), Some(parts.clone()));
+                assert_eq!(decode_early(&bytes, count + 1), None);
+                assert_eq!(
+                    (decode_parts(&bytes, count), decode_cells(&bytes, count)),
+                    (None, None)
+                );
+            }
+        }
+        let whole = [Digest([1, 2]), Digest([3, 4])];
+        let told = whole.iter().copied().map(Some).collect();
+        assert_eq!(decode_early(&encode_parts(&whole, &whole[..1]), 2), Some(told));
+        // Too few bits for the entries, and too many.
+        for known in [vec![0; 2], vec![0; 4]] {
+            let lanes = vec![0; 2 * 17];
+            let bytes = wire::Parts { lanes, cells: Vec::new(), known }.encode_to_vec();
+            assert_eq!(decode_early(&bytes, 17), None);
+        }
+        assert_eq!(decode_early(b"", 0), Some(Vec::new()));
+        assert_eq!(decode_early(b"\xff", 0), None);
     }
 
     fn layout() -> Layout {

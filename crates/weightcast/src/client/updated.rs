@@ -9,6 +9,9 @@ use super::reading::plans::PlanFrom;
 pub struct Transfer {
     /// Bytes of this shard's slices.
     pub bytes: u64,
+    /// Of those, bytes that were not moved: the memory held them already, by digests of the source's
+    /// slices and of the memory.
+    pub unchanged: u64,
     /// Of those, bytes covered by a digest that was compared with the publisher's.
     pub verified: u64,
     /// Seconds from the known layouts of the source until all bytes had arrived and were digested.

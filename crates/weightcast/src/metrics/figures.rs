@@ -20,6 +20,8 @@ pub(crate) struct ModelFigures {
     pub(super) last_update: Option<(Instant, Duration)>,
     pub(super) direct: WayFigures,
     pub(super) tcp: WayFigures,
+    /// Bytes that finished reads did not move, because the memory held them already.
+    pub(super) unchanged_bytes: u64,
     /// Seconds of finished reads, planning included.
     pub(super) read_seconds: f64,
     pub(super) plan_seconds: f64,
@@ -49,6 +51,8 @@ pub(super) struct WayFigures {
 pub(crate) struct ReadBrought {
     pub(crate) direct: u64,
     pub(crate) tcp: u64,
+    /// Bytes that were not moved.
+    pub(crate) unchanged: u64,
     pub(crate) seconds: f64,
     /// Seconds of these in which the plan was made.
     pub(crate) plan_seconds: f64,
@@ -84,6 +88,7 @@ impl ModelFigures {
                 way.last = Some((now, bytes as f64 / moving));
             }
         }
+        self.unchanged_bytes += read.unchanged;
         self.read_seconds += read.seconds;
         self.plan_seconds += read.plan_seconds;
         self.install_seconds += read.install_seconds;
@@ -151,7 +156,8 @@ mod tests {
             ..ReadBrought::default()
         };
         figures.read_ended(before, &read);
-        figures.read_ended(now, &ReadBrought { direct: 0, tcp: 50, ..read });
+        figures.read_ended(now, &ReadBrought { direct: 0, tcp: 50, unchanged: 7, ..read });
+        assert_eq!(figures.unchanged_bytes, 7);
         assert_eq!((figures.direct.bytes, figures.direct.last), (600, Some((before, 300.0))));
         assert_eq!((figures.tcp.bytes, figures.tcp.last), (50, Some((now, 25.0))));
         let seconds = [figures.read_seconds, figures.plan_seconds, figures.install_seconds];

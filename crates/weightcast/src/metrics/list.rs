@@ -81,6 +81,9 @@ pub(super) const FIGURES: &[ProcessFigure] = figures! {
         |of, _| sum(of, |model| model.direct.bytes as f64);
     "bytes_tcp", bytes_of("tcp"), "Bytes that finished reads brought, by way.",
         |of, _| sum(of, |model| model.tcp.bytes as f64);
+    "bytes_unchanged", counter("unchanged_bytes_total"),
+        "Bytes that finished reads did not move, because the memory held them already.",
+        |of, _| sum(of, |model| model.unchanged_bytes as f64);
     "gb_per_s_direct", None, "Gigabytes a second of the last read that came directly.",
         |of, _| rate(of, |model| model.direct);
     "gb_per_s_tcp", None, "Gigabytes a second of the last read that came over TCP.",

@@ -215,11 +215,13 @@ impl RegisteredMemory {
         deadline: Instant,
     ) {
         self.stop_read();
-        if self.last_read.replace(seq) == Some(seq) {
+        let again = self.last_read.replace(seq) == Some(seq);
+        if again {
             self.shared.figures.count(|model| model.retries += 1);
         }
         let target = match self.target(assignment.staged, keep) {
-            Ok(target) => target,
+            // A read that begins anew within its call may do so because its bytes were wrong.
+            Ok(target) => Target { moves_all: again && !keep, ..target },
             Err(detail) => {
                 let result = Err(ReadFailure::Layout { detail });
                 let _ = self.events.send(Event::ReadDone { seq, attempt, result });
@@ -234,6 +236,7 @@ impl RegisteredMemory {
             source = assignment.sources().join(", "),
             staged = assignment.staged,
             bytes = Empty,
+            unchanged = Empty,
         );
         let running = RunningRead::default();
         self.read = Some(running.clone());
@@ -259,14 +262,16 @@ impl RegisteredMemory {
             let left = self.left.as_ref().filter(|_| keep);
             let left = left.filter(|(of, _)| of.as_ptr() == Arc::as_ptr(&registration));
             let left = left.map(|(_, filling)| Arc::clone(filling));
-            return Ok(Target { filling: self.filling.clone().or(left), registration });
+            let serving = self.filling.as_ref().and(self.exposed.last().copied());
+            let filling = self.filling.clone().or(left);
+            return Ok(Target { registration, filling, live: None, serving, moves_all: false });
         }
         self.staged = self.staged.take().filter(|_| keep);
         if self.staged.is_none() {
             let limit = self.shared.staging_bytes;
             self.staged = Some(staging::allocate(&registration, limit).map_err(|e| e.to_string())?);
         }
-        Ok(self.staged.clone().expect("just set"))
+        Ok(Target { live: Some(registration), ..self.staged.clone().expect("just set") })
     }
 
     /// Copies the staged bytes into the registered memory, in the background.
@@ -341,6 +346,9 @@ impl RegisteredMemory {
         let arrived = self.arrived.take()?;
         if well && arrived.in_place {
             self.note = Some(arrived.note.clone());
+            self.shared.routes.remember(arrived.content.clone());
+        } else if !well {
+            self.shared.routes.forget_content();
         }
         Some(arrived)
     }

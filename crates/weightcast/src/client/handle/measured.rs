@@ -72,6 +72,7 @@ fn brought(transfer: &Transfer) -> ReadBrought {
     ReadBrought {
         direct: transfer.direct,
         tcp: transfer.tcp,
+        unchanged: transfer.unchanged,
         seconds: transfer.seconds,
         plan_seconds: transfer.plan_seconds,
         install_seconds: transfer.install_seconds,

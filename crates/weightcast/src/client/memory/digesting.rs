@@ -2,6 +2,7 @@
 //!
 //! Digests add up, so large memory is cut into pieces that several threads digest.
 
+use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -25,23 +26,27 @@ impl RegisteredShard {
 
     /// As [`RegisteredShard::digest_all`], on `threads` threads.
     pub(crate) fn digest_all_on(&self, threads: usize) -> Vec<Digest> {
-        let pieces: Vec<Run> = self.runs.iter().flat_map(|run| pieces(*run, PIECE)).collect();
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut digests = vec![Digest::default(); self.cells.len()];
-            while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.digest(std::slice::from_ref(piece), &mut digests);
+        by_pieces(&self.runs, self.cells.len(), threads, |piece, digests| {
+            self.digest(slice::from_ref(piece), digests);
+            true
+        })
+    }
+
+    /// Digests runs of this memory on `threads` threads: as many digests as there are `slots`, of
+    /// which each run names one as its cell. Ends early, with anything, once it is not wanted.
+    pub(crate) fn digest_runs_on(
+        &self,
+        runs: &[Run],
+        slots: usize,
+        threads: usize,
+        wanted: impl Fn() -> bool + Sync,
+    ) -> Vec<Digest> {
+        by_pieces(runs, slots, threads, |piece, digests| {
+            let goes_on = wanted();
+            if goes_on {
+                self.digest(slice::from_ref(piece), digests);
             }
-            digests
-        };
-        thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut digests = work();
-            for other in others {
-                let part = other.join().expect("digests do not panic");
-                digests.iter_mut().zip(part).for_each(|(all, part)| *all += part);
-            }
-            digests
+            goes_on
         })
     }
 
@@ -82,6 +87,45 @@ impl RegisteredShard {
         }
         manifest::encode_parts(&parts, digests)
     }
+
+    /// The digest of each entry all of whose cells have a known one.
+    pub(crate) fn entry_digests(&self, cells: &[Option<Digest>]) -> Vec<Option<Digest>> {
+        let mut parts = vec![Some(Digest::default()); self.layout.entries().len()];
+        for (cell, digest) in self.cells.iter().zip(cells) {
+            let part = &mut parts[cell.entry as usize];
+            *part = part.zip(*digest).map(|(part, digest)| part + digest);
+        }
+        parts
+    }
+}
+
+/// Has threads take pieces of runs, until none is left or `digest` says no, and adds up what they made.
+fn by_pieces(
+    runs: &[Run],
+    slots: usize,
+    threads: usize,
+    digest: impl Fn(&Run, &mut [Digest]) -> bool + Sync,
+) -> Vec<Digest> {
+    let pieces: Vec<Run> = runs.iter().flat_map(|run| pieces(*run, PIECE)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut digests = vec![Digest::default(); slots];
+        while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !digest(piece, &mut digests) {
+                break;
+            }
+        }
+        digests
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut digests = work();
+        for other in others {
+            let part = other.join().expect("digests do not panic");
+            digests.iter_mut().zip(part).for_each(|(all, part)| *all += part);
+        }
+        digests
+    })
 }
 
 /// Cuts a run into pieces of at most `limit` bytes: a few rows each, or a part of one row.

@@ -1,13 +1,15 @@
 //! One read, off the control thread: fetches the source's layouts, then moves the bytes.
 //!
 //! `plans` makes a plan once for two layouts, and `plan_files` keeps plans from one process to the
-//! next. `route` binds a plan to a source and reads; `networks` says where a reader may connect to,
+//! next. `route` binds a plan to the shards of a source, each a `bound_source`, and reads; `unchanged`
+//! finds what need not be read, because the memory holds it already. `networks` says where a reader may connect to,
 //! and `reach` explains addresses that only one host can reach. `striping` spreads a read over
 //! several sources, `pace` measures how fast the bytes come, and `source_spans` tells traces when
 //! those of a source are there. `staging` is memory that a staged update fills before its bytes are
 //! copied into place. A read leaves `evidence` in case its sums are refused; `difference` says how
 //! two layouts differ.
 
+mod bound_source;
 mod difference;
 pub(super) mod evidence;
 pub(crate) mod networks;
@@ -15,10 +17,12 @@ pub(in crate::client) mod pace;
 pub(super) mod plan_files;
 pub(super) mod plans;
 pub(crate) mod reach;
+pub(crate) mod read;
 pub(crate) mod route;
 mod source_spans;
 pub(super) mod staging;
 mod striping;
+pub(in crate::client) mod unchanged;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,10 +32,11 @@ use tracing::Span;
 use weightcast_plan::Layout;
 use weightcast_protocol::ContentDigest;
 use weightcast_protocol::message::{Assignment, ReadFailure};
-use weightcast_transport::Filling;
+use weightcast_transport::{ExportId, Filling};
 
 use self::pace::ReadPace;
-use self::route::{ArrivedRead, Read};
+use self::read::{Comparing, Read};
+use self::route::ArrivedRead;
 use super::connection::ServerConnection;
 use crate::client::handle_state::HandleState;
 use crate::client::memory::registration::RegisteredShard;
@@ -47,6 +52,12 @@ pub(super) struct Target {
     pub(super) registration: Arc<RegisteredShard>,
     /// Progress of the fill, if the read may go on after it or serve it.
     pub(super) filling: Option<Arc<Filling>>,
+    /// The registered memory, if what is filled lies beside it.
+    pub(super) live: Option<Arc<RegisteredShard>>,
+    /// The export that serves the memory while it is filled.
+    pub(super) serving: Option<ExportId>,
+    /// Everything is to be moved, whatever the memory is known to hold.
+    pub(super) moves_all: bool,
 }
 
 /// Control over a running read.
@@ -90,6 +101,11 @@ pub(super) async fn read_assigned(
             pace: running.pace,
             filling: target.filling,
             memory: &shared.memory,
+            comparing: Comparing {
+                live: target.live.as_deref(),
+                serving: target.serving.map(|id| (&**shared.exports.exports(), id)),
+                moves_all: target.moves_all,
+            },
         })
     });
     match read.await {

@@ -2,29 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tracing::{Span, info_span};
-use weightcast_plan::{Layout, Plan};
+use weightcast_plan::{Codec, Plan};
 use weightcast_protocol::ShardSums;
-use weightcast_protocol::message::{Assignment, ReadFailure};
+use weightcast_protocol::message::ReadFailure;
 use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
-    Auth, ExportId, Filling, Holds, Peer, SourceJob, StridedCopy, TransferOptions, TransportError,
-    Way,
+    Auth, ExportId, Holds, Peer, SourceJob, StridedCopy, TransferOptions, TransportError, Way,
 };
 
+use super::bound_source::{BoundSource, strided};
 use super::difference::difference;
 use super::evidence::Evidence;
 use super::networks::Networks;
-use super::pace::ReadPace;
 use super::plan_files::PlanFiles;
 use super::plans::Plans;
 use super::reach;
+use super::read::Read;
 use super::source_spans::SourceSpans;
-use crate::client::memory::registration::{RegisteredShard, union};
+use super::unchanged::content::{Experience, KnownContent};
+use super::unchanged::{ComparedRead, LeftOut};
+use crate::client::memory::registration::union;
 use crate::client::threads;
 use crate::client::updated::Transfer;
 use crate::limits::CACHED_PEERS;
@@ -39,26 +41,12 @@ pub(crate) struct Routes {
     networks: Networks,
     plans: Plans,
     peers: Mutex<BTreeMap<String, Arc<Peer>>>,
+    /// What the registered memory is known to have held last.
+    content: Mutex<Option<Arc<KnownContent>>>,
     /// Threads that copy in one read.
     pub(in crate::client) threads: usize,
     /// Where tests stop the reads.
     pub(in crate::client) holds: Holds,
-}
-
-/// One read, while it runs.
-pub(crate) struct Read<'a> {
-    pub(crate) registration: &'a Arc<RegisteredShard>,
-    pub(crate) assignment: &'a Assignment,
-    /// Layouts of the sources' shards, in order.
-    pub(crate) sources: &'a [Arc<Layout>],
-    pub(crate) deadline: Instant,
-    pub(crate) cancel: Arc<AtomicBool>,
-    pub(crate) pace: ReadPace,
-    /// Which units are final already; they may be served while the rest comes.
-    pub(crate) filling: Option<Arc<Filling>>,
-    /// Held while memory is written. Stopping a read waits for this lock, so nothing slow happens
-    /// under it but the transfer and its digests.
-    pub(crate) memory: &'a Mutex<()>,
 }
 
 impl Routes {
@@ -70,7 +58,7 @@ impl Routes {
     ) -> Self {
         let (plans, peers) = (Plans::new(plan_files), Mutex::default());
         let (threads, holds) = (threads::copying(), Holds::default());
-        Self { auth, way, networks, plans, peers, threads, holds }
+        Self { auth, way, networks, plans, peers, content: Mutex::default(), threads, holds }
     }
 
     /// Fills the registered memory from the assigned source and digests what arrived.
@@ -80,10 +68,9 @@ impl Routes {
         let (plan, plan_from) = info_span!("plan")
             .in_scope(|| self.plans.get(read.registration, read.assignment, read.sources))?;
         let planned = started.elapsed();
-        let (bound, copies): (Vec<_>, Vec<_>) = self.bind(&plan, read)?.into_iter().unzip();
+        let bound = self.bind(&plan, read)?;
         read.pace.of(bound.iter().map(|bound| bound.shard));
-        let jobs: Vec<SourceJob<'_>> =
-            bound.iter().zip(copies).map(|(bound, copies)| bound.job(copies)).collect();
+        let compared = ComparedRead::new(read, &plan, &bound, self.content());
         let options = TransferOptions {
             threads: self.threads,
             deadline: Some(read.deadline),
@@ -94,13 +81,17 @@ impl Routes {
             holds: self.holds.clone(),
             slots: read.registration.cells.len(),
         };
-        let _memory = read.memory.lock().expect("no panic while held");
+        let memory = read.memory.lock().expect("no panic while held");
         if read.cancel.load(Ordering::Acquire) {
             return Err(source_failure(0, "cancelled"));
         }
+        let left_out = compared.look().ok_or_else(|| source_failure(0, "cancelled"))?;
+        let jobs = jobs(&plan, &left_out, &bound);
         let kept = read.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
-        let begun = bound.iter().map(|bound| bound.span(read.assignment));
-        let sources = SourceSpans::new(begun, &read.pace.gauge);
+        let spans =
+            bound.iter().zip(&jobs).map(|(bound, job)| bound.span(read.assignment, bytes(job)));
+        let sources = SourceSpans::new(spans, &read.pace.gauge);
+        let moving = Instant::now();
         let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
             .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
         drop(sources);
@@ -110,90 +101,94 @@ impl Routes {
             // rest.
             digests = read.registration.digest_all_on(threads::copying());
         } else {
+            left_out.add_to(&plan, &mut digests);
             // Tied weights lie in memory once: digest them again for each further name.
             read.registration.digest(&plan.echoes, &mut digests);
         }
         drop(digesting);
-        let bytes = read.registration.bytes();
-        Span::current().record("bytes", bytes);
-        let way = |job: &SourceJob<'_>| {
-            let (export, generation) = (job.export, job.generation);
-            (job.peer.way_to(export, generation), job.peer.why(export, generation).to_owned())
-        };
-        let (way, way_reason) = jobs.first().map_or((self.way, String::new()), way);
-        let came = |asked: Way| {
-            let so = bound.iter().filter(|bound| bound.way() == asked);
-            so.map(|bound| bound.bytes).sum()
-        };
-        let transfer = Transfer {
-            bytes,
-            verified: bytes,
-            seconds: started.elapsed().as_secs_f64(),
-            plan_seconds: planned.as_secs_f64(),
-            plan_from,
-            way: format!("{way:?}").to_lowercase(),
-            way_reason,
-            direct: came(Way::Direct),
-            tcp: came(Way::Tcp),
-            helpers: read.assignment.helpers.clone(),
-            ..Transfer::default()
-        };
+        drop(memory);
+        let mut transfer = self.transfer(read, &jobs);
+        transfer.unchanged = left_out.bytes(&plan);
+        transfer.seconds = started.elapsed().as_secs_f64();
+        (transfer.plan_seconds, transfer.plan_from) = (planned.as_secs_f64(), plan_from);
+        Span::current().record("bytes", transfer.bytes).record("unchanged", transfer.unchanged);
+        let moved = jobs.iter().map(bytes).sum();
+        let experience = Experience::of(plan.bytes(), moved, moving.elapsed());
+        let content = compared.content(&digests, experience);
         let (sums, note) = (read.registration.fold(&digests), read.registration.note(&digests));
         let evidence = Evidence {
             registration: Arc::clone(read.registration),
             assignment: read.assignment.clone(),
             sources: read.sources.to_vec(),
-            plan,
+            plan: Arc::clone(&plan),
             digests,
             overwritten: Arc::clone(&read.cancel),
         };
-        Ok(ArrivedRead { sums, transfer, note, in_place: !read.assignment.staged, evidence })
+        let in_place = !read.assignment.staged;
+        Ok(ArrivedRead { sums, transfer, note, in_place, content, evidence })
     }
 
-    /// Forgets all plans: the registered layout has changed.
+    /// What these jobs have moved, and by which way.
+    fn transfer(&self, read: &Read<'_>, jobs: &[SourceJob<'_>]) -> Transfer {
+        let way = |job: &SourceJob<'_>| job.peer.way_to(job.export, job.generation);
+        let came = |asked: Way| jobs.iter().filter(|job| way(job) == asked).map(bytes).sum();
+        let first = jobs.first().map(|job| job.peer.why(job.export, job.generation).to_owned());
+        let held = read.registration.bytes();
+        Transfer {
+            bytes: held,
+            verified: held,
+            way: format!("{:?}", jobs.first().map_or(self.way, way)).to_lowercase(),
+            way_reason: first.unwrap_or_default(),
+            direct: came(Way::Direct),
+            tcp: came(Way::Tcp),
+            helpers: read.assignment.helpers.clone(),
+            ..Transfer::default()
+        }
+    }
+
+    /// What the memory is known to have held last.
+    pub(super) fn content(&self) -> Option<Arc<KnownContent>> {
+        self.content.lock().expect("no panic while held").clone()
+    }
+
+    /// The memory holds the version that a read has brought, by the word of the server.
+    pub(in crate::client) fn remember(&self, content: KnownContent) {
+        *self.content.lock().expect("no panic while held") = Some(Arc::new(content));
+    }
+
+    /// Whether anything is known of the memory.
+    #[cfg(test)]
+    pub(in crate::client) fn knows_content(&self) -> bool {
+        self.content().is_some()
+    }
+
+    /// What was known of the memory led to nothing good, or is of other memory: the next read moves
+    /// everything.
+    pub(in crate::client) fn forget_content(&self) {
+        self.content.lock().expect("no panic while held").take();
+    }
+
+    /// Forgets all plans and the content: the registered layout has changed.
     pub(crate) fn forget_plans(&self) {
         self.plans.forget();
+        self.forget_content();
     }
 
-    /// Reaches the sources that the plan reads from, and says which copies are made from each.
-    fn bind(
-        &self,
-        plan: &Plan,
-        read: &Read<'_>,
-    ) -> Result<Vec<(BoundSource, Vec<StridedCopy>)>, ReadFailure> {
-        let mut counts = vec![0; read.sources.len()];
-        plan.copies.iter().for_each(|copy| counts[copy.source as usize] += 1);
-        let mut copies: Vec<Vec<StridedCopy>> =
-            counts.into_iter().map(Vec::with_capacity).collect();
-        for c in &plan.copies {
-            copies[c.source as usize].push(StridedCopy {
-                source_region: c.source_buffer,
-                source_offset: c.source_offset,
-                source_pitch: c.source_pitch,
-                target_region: c.target_buffer,
-                target_offset: c.target_offset,
-                target_pitch: c.target_pitch,
-                row_bytes: c.row_bytes,
-                rows: c.rows,
-                slot: c.cell,
-                position: c.position,
-                position_pitch: c.position_pitch,
-            });
-        }
-        let mut jobs = Vec::new();
-        for (index, copies) in copies.into_iter().enumerate() {
-            if copies.is_empty() {
-                continue;
-            }
-            let shard = &read.assignment.shards[index];
-            let peer = self.peer(&shard.data_address, read.deadline);
-            let peer = peer.map_err(|e| source_failure(index, &e))?;
-            let generation = shard.generation.0;
-            let export = ExportId(shard.export.0).at(generation);
-            let bytes = copies.iter().map(|copy| copy.row_bytes * copy.rows).sum();
-            jobs.push((BoundSource { shard: index, peer, export, generation, bytes }, copies));
-        }
-        Ok(jobs)
+    /// Reaches the sources that the plan reads from.
+    fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<BoundSource>, ReadFailure> {
+        let mut gives = vec![false; read.sources.len()];
+        plan.copies.iter().for_each(|copy| gives[copy.source as usize] = true);
+        let givers = gives.iter().enumerate().filter(|(_, gives)| **gives);
+        givers
+            .map(|(index, _)| {
+                let shard = &read.assignment.shards[index];
+                let peer = self.peer(&shard.data_address, read.deadline);
+                let peer = peer.map_err(|e| source_failure(index, &e))?;
+                let generation = shard.generation.0;
+                let export = ExportId(shard.export.0).at(generation);
+                Ok(BoundSource { shard: index, peer, export, generation })
+            })
+            .collect()
     }
 
     pub(crate) fn peer(&self, address: &str, deadline: Instant) -> Result<Arc<Peer>, String> {
@@ -242,44 +237,31 @@ pub(crate) struct ArrivedRead {
     pub(crate) transfer: Transfer,
     /// The note for the export of the bytes that arrived.
     pub(crate) note: Vec<u8>,
+    /// What is known of the memory once the version is committed.
+    pub(crate) content: KnownContent,
     /// The bytes are in the registered memory, not beside it.
     pub(crate) in_place: bool,
     /// Used if the sums are not the publisher's.
     pub(crate) evidence: Evidence,
 }
 
-/// One shard of the source, reached, and the export to read.
-struct BoundSource {
-    shard: usize,
-    peer: Arc<Peer>,
-    export: ExportId,
-    generation: u64,
-    /// That are read there.
-    bytes: u64,
+/// A job for each source: all copies of the plan from there but those that are left out. One without
+/// copies still has to find that its source stands.
+fn jobs<'a>(plan: &Plan, left_out: &LeftOut, bound: &'a [BoundSource]) -> Vec<SourceJob<'a>> {
+    // The transport asks for bytes as they are.
+    let Codec::Raw = plan.codec;
+    let moved = || plan.copies.iter().enumerate().filter(|(number, _)| !left_out.has(*number));
+    let shards = bound.iter().map(|bound| bound.shard + 1).max().unwrap_or_default();
+    let mut counts = vec![0; shards];
+    moved().for_each(|(_, copy)| counts[copy.source as usize] += 1);
+    let mut copies: Vec<Vec<_>> = counts.into_iter().map(Vec::with_capacity).collect();
+    moved().for_each(|(_, copy)| copies[copy.source as usize].push(strided(copy)));
+    bound.iter().map(|bound| bound.job(std::mem::take(&mut copies[bound.shard]))).collect()
 }
 
-impl BoundSource {
-    /// The span in which this source is read.
-    fn span(&self, assignment: &Assignment) -> Span {
-        let (stripe, shard) = assignment.at(self.shard as u32);
-        info_span!(
-            "source",
-            replica = assignment.sources()[stripe],
-            shard,
-            address = assignment.shards[self.shard].data_address,
-            way = format!("{:?}", self.way()).to_lowercase(),
-            bytes = self.bytes,
-        )
-    }
-
-    /// How its bytes came.
-    fn way(&self) -> Way {
-        self.peer.way_to(self.export, self.generation)
-    }
-
-    fn job(&self, copies: Vec<StridedCopy>) -> SourceJob<'_> {
-        SourceJob { peer: &self.peer, export: self.export, generation: self.generation, copies }
-    }
+/// Bytes that a job moves.
+fn bytes(job: &SourceJob<'_>) -> u64 {
+    job.copies.iter().map(StridedCopy::bytes).sum()
 }
 
 /// A data port's address: names are looked up, the first answer is taken.

@@ -44,7 +44,8 @@ pub(in crate::client) fn allocate(
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Error::io("allocate memory for staging", error))?;
     let filling = Some(Arc::new(Filling::new(&regions)));
-    Ok(Target { registration: Arc::new(registration.within(regions)), filling })
+    let staged = Arc::new(registration.within(regions));
+    Ok(Target { registration: staged, filling, live: None, serving: None, moves_all: false })
 }
 
 /// Copies the slices, and no other byte, from staged into registered memory. `None` if cancelled;

@@ -35,6 +35,7 @@ fn model(now: Instant) -> ModelFigures {
     let read = ReadBrought {
         direct: 6_000_000_000,
         tcp: 3_000_000_000,
+        unchanged: 5_000,
         seconds: 3.5,
         plan_seconds: 0.5,
         install_seconds: 0.25,
@@ -66,6 +67,7 @@ fn each_figure_has_its_own_number() {
         ("errors", 1.0),
         ("bytes_direct", 6e9),
         ("bytes_tcp", 3e9),
+        ("bytes_unchanged", 5e3),
         ("gb_per_s_direct", 2.0),
         ("gb_per_s_tcp", 1.0),
         ("read_seconds", 3.5),

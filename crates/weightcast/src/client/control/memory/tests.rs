@@ -7,6 +7,7 @@ use weightcast_transport::{Auth, Peer, Region};
 use super::*;
 use crate::client::memory::registration::RegisteredShard;
 use crate::client::reading::evidence::Evidence;
+use crate::client::reading::unchanged::content::KnownContent;
 use crate::client::updated::Transfer;
 
 const OLD: &[u8] = b"digests of the old version";
@@ -53,6 +54,7 @@ fn beside(memory: &RegisteredMemory) -> Box<ArrivedRead> {
         sums: ShardSums::default(),
         transfer: Transfer::default(),
         note: NEW.to_vec(),
+        content: KnownContent::default(),
         in_place: false,
         evidence: Evidence {
             registration: target.registration,
@@ -137,4 +139,22 @@ async fn a_read_that_begins_anew_keeps_nothing() {
     assert_ne!(first.registration.regions[0].address(), anew.registration.regions[0].address());
     let (had, has) = (first.filling.unwrap(), anew.filling.unwrap());
     assert!(!Arc::ptr_eq(&had, &has));
+}
+
+/// The next read is compared with what the memory holds by the server's word, and with nothing else.
+#[tokio::test]
+async fn what_is_remembered_is_what_was_committed_in_place() {
+    let mut memory = holding();
+    let known = |memory: &RegisteredMemory| memory.shared.routes.knows_content();
+    for (installs, well, expected) in
+        [(false, true, false), (true, true, true), (false, true, true), (true, false, false)]
+    {
+        let arrival = beside(&memory);
+        assert!(memory.arrived(Ok(arrival)).is_some());
+        if installs {
+            memory.installed(Installed { bytes: 8, seconds: 0.0 });
+        }
+        drop(memory.take_arrived(well));
+        assert_eq!(known(&memory), expected, "{installs} {well}");
+    }
 }

@@ -1,12 +1,17 @@
 //! Reads of sources of several shards, of which some give nothing.
 
-use weightcast_plan::{DType, LayoutBuilder, Part};
-use weightcast_protocol::message::SourceShard;
+use std::sync::atomic::AtomicBool;
+
+use weightcast_plan::{DType, Layout, LayoutBuilder, Part};
+use weightcast_protocol::message::{Assignment, SourceShard};
 use weightcast_protocol::{ContentDigest, Epoch, Generation, Version};
 use weightcast_transport::{DataServer, Region};
 
+use super::super::pace::ReadPace;
 use super::super::plans::PlanFrom;
+use super::super::read::Comparing;
 use super::*;
+use crate::client::memory::registration::RegisteredShard;
 use crate::config::{Options, Role};
 
 mod full;
@@ -142,6 +147,7 @@ impl RouteScene {
             pace: pace.clone(),
             filling: None,
             memory: &self.memory,
+            comparing: Comparing::default(),
         })
     }
 
@@ -211,6 +217,7 @@ fn other_tensors_than_the_groups_are_not_read() {
         pace,
         filling: None,
         memory: &scene.memory,
+        comparing: Comparing::default(),
     });
     let Err(ReadFailure::Layout { detail }) = refused else { panic!("it is refused") };
     assert!(detail.contains("tensors that no shard here registers: b"), "{detail}");
@@ -272,6 +279,7 @@ fn a_plan_for_two_sources_is_not_used_for_one_of_them() {
             pace: ReadPace::default(),
             filling: None,
             memory: &scene.memory,
+            comparing: Comparing::default(),
         });
         let arrival = read.map_err(|e| format!("{e:?}")).unwrap();
         assert_eq!(arrival.transfer.plan_from, from);
