@@ -114,8 +114,8 @@ impl TransferOf {
 /// Measures one case by both ways.
 fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseReport> {
     eprint!("{}:", case.name);
-    let targets =
-        case.targets()?.into_iter().map(KnownMemory::allocate).collect::<Result<Vec<_>>>()?;
+    let allocate = |layout| Ok(KnownMemory::allocate(layout)?.freezing(case.freezes));
+    let targets = case.targets()?.into_iter().map(allocate).collect::<Result<Vec<_>>>()?;
     let bytes = targets.iter().map(KnownMemory::bytes).sum();
     let model = format!("bench.{}", case.name);
     let mut sources = Sources::start(server.address(), &model, case, Some(bytes))?;

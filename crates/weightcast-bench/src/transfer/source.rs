@@ -31,6 +31,7 @@ pub(crate) fn run() -> Result<()> {
 fn obey(input: &mut StdinLock<'_>) -> Result<()> {
     let Some(begin) = hear::<SourceStart>(input)? else { return Ok(()) };
     let memory = KnownMemory::allocate(begin.case.sources()?.swap_remove(begin.shard as usize))?;
+    let memory = memory.freezing(begin.case.freezes);
     memory.fill(0);
     let handle = open(&begin, &memory)?;
     let bare = begin.bare_bytes.map(|bytes| expose(&memory, bytes)).transpose()?;

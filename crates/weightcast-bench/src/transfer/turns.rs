@@ -50,6 +50,7 @@ impl CaseTurns<'_> {
         self.update(&target, sources, &mut runs)?;
         let first_s = runs.seconds[0];
         runs = Runs { content_ok: runs.content_ok, ..Runs::default() };
+        let mut whole = Runs { content_ok: true, ..Runs::default() };
         let names = limits_of(way, self.targets.len(), self.case.slices());
         let mut limits = vec![(Vec::new(), 0.0); names.len()];
         for _ in 0..self.runs {
@@ -61,10 +62,20 @@ impl CaseTurns<'_> {
                 seconds.push(self.limits.take(*limit)?);
                 *cpu_s += sources.cpu_seconds()? - cpu;
             }
+            if self.case.freezes {
+                // Until a version changes everything: that of the next number changes a tenth.
+                while !self.update(&target, sources, &mut whole)?.is_multiple_of(2) {}
+            }
             self.update(&target, sources, &mut runs)?;
         }
         target.close();
+        runs.content_ok &= whole.content_ok;
         let bytes = self.bytes();
+        let everything = self.case.freezes.then(|| {
+            let last = whole.seconds.split_off(whole.seconds.len() - self.runs);
+            let cpu_s = whole.cpu_s / (whole.seconds.len() + self.runs) as f64;
+            LimitTimes::new("all changed".to_owned(), bytes, last, cpu_s, &runs.seconds)
+        });
         let limits: Vec<_> = names
             .iter()
             .zip(limits)
@@ -72,6 +83,7 @@ impl CaseTurns<'_> {
                 let cpu_s = cpu_s / self.runs as f64;
                 LimitTimes::new(limit.name(), bytes, all_s, cpu_s, &runs.seconds)
             })
+            .chain(everything)
             .collect();
         let floors = floors(&self.case.floors, way, &limits, median(&runs.seconds));
         let stack = Some(runs.times(bytes, first_s));
@@ -82,13 +94,13 @@ impl CaseTurns<'_> {
         self.targets.iter().map(KnownMemory::bytes).sum()
     }
 
-    /// Publishes new content, updates to it, and compares every byte.
+    /// Publishes new content, updates to it, and compares every byte. Returns its version.
     fn update(
         &self,
         target: &TargetReplica<'_>,
         sources: &mut Sources,
         runs: &mut Runs,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let (version, published) = sources.publish(true)?;
         let cpu = sources.cpu_seconds()?;
         let peak = MemoryPeak::start();
@@ -101,7 +113,7 @@ impl CaseTurns<'_> {
         runs.extra = runs.extra.max(growth);
         let whole = verified == bytes && bytes == self.bytes();
         runs.looked_at(verified, whole && target.holds(version));
-        Ok(())
+        Ok(version)
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) enum CaseName {
     Tiny,
     /// One tensor of 2 GiB
     One,
+    /// 40 tensors of 25 MiB of which 36 are frozen, beside an update that changes all of them
+    Frozen,
     /// One tensor of each size of --sizes
     Sweep,
 }
@@ -66,6 +68,8 @@ pub(crate) struct TransferCase {
     pub(crate) name: String,
     model: CaseModel,
     layouts: LayoutPair,
+    /// Whether every second version changes only a tenth of the one before.
+    pub(crate) freezes: bool,
     /// The promises that the transfer has to keep.
     pub(crate) floors: Floors,
 }
@@ -118,6 +122,12 @@ impl TransferCase {
                 let bytes = if quick { 64 * MIB } else { 2048 * MIB };
                 vec![TransferCase::new("one", CaseModel::Even { tensors: 1, bytes }, EQUAL)]
             }
+            CaseName::Frozen => {
+                let bytes = if quick { MIB } else { 25 * MIB };
+                let model = CaseModel::Even { tensors: 40, bytes };
+                let case = TransferCase::new("frozen", model, Floors::default());
+                vec![TransferCase { freezes: true, ..case }]
+            }
             CaseName::Sweep => sizes.iter().map(|mib| TransferCase::even(1, mib * MIB)).collect(),
         }
     }
@@ -130,7 +140,8 @@ impl TransferCase {
     }
 
     fn new(name: &str, model: CaseModel, floors: Floors) -> TransferCase {
-        TransferCase { name: name.to_owned(), model, layouts: LayoutPair::Equal, floors }
+        let (name, layouts) = (name.to_owned(), LayoutPair::Equal);
+        TransferCase { name, model, layouts, freezes: false, floors }
     }
 
     fn tensors(&self) -> Vec<(String, Vec<u64>)> {
