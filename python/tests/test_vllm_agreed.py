@@ -35,7 +35,7 @@ class Workers:
             SimpleNamespace(rank=rank, weight_transfer_engine=Engine(), _weight_update_active=True)
             for rank in range(3)
         ]
-        monkeypatch.setattr(module, "_exchanged", self._exchanged)
+        monkeypatch.setattr(module, "exchanged", self._exchanged)
 
     def _exchanged(self, own: dict) -> list[dict]:
         self.said[int(current_thread().name)] = json.loads(json.dumps(own))

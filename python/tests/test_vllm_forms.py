@@ -135,7 +135,7 @@ def test_the_trainer_is_made_as_the_form_makes_it(form: str) -> None:
         calls: list[str] = []
 
         def __getattr__(self, name: str) -> Any:
-            if name.startswith("_") or name in ("states", "pause", "resume", "take", "give_back"):
+            if name.startswith("_") or name in ("states", "pause", "resume", "take", "give_back", "order"):
                 raise AttributeError(name)
             return lambda *_: self.calls.append(name)
 
@@ -170,8 +170,14 @@ def test_a_worker_with_incomplete_weights_runs_no_model(form: str) -> None:
 class Shard:
     """A worker's part in a job, as far as a join looks at it."""
 
-    def __init__(self, settings: Any, replica: Any, read: Any, *, installed: Any, incomplete: Any) -> None:
-        self.settings, self.installed, self.incomplete = settings, installed, incomplete
+    def __init__(
+        self, settings: Any, replica: Any, read: Any, *, installed: Any = None, run: Any = None, incomplete: Any = None
+    ) -> None:
+        self.settings, self.installed, self.run, self.incomplete = settings, installed, run, incomplete
+
+    @property
+    def version(self) -> Any:
+        return None if self.run is None else {"epoch": self.run, "number": self.installed}
 
     @property
     def state(self) -> Any:

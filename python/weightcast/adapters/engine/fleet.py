@@ -193,7 +193,7 @@ class Fleet:
         try:
             answer = json.loads(self._ask(json.dumps(question), ASKING))
         except _core.WeightcastError as error:
-            log.warning("the register of the fleet does not answer: %s", error)
+            log.info("the register of the fleet does not answer: %s", error)
             return
         self._events.put({"Register": {"asked": question, "answer": answer}})
 
