@@ -1,6 +1,7 @@
 """Measures how long a vLLM server stands still for an update of a model of the size of Qwen2.5-0.5B, on this
-machine: fetched while it generates and then installed, and, beside that, the same weights written to files and
-loaded by vLLM's own reload. Prints a JSON object; needs 8 GB of memory and 1 GB of disk.
+machine: fetched while it generates and then installed (by orders of a fleet's driver, and by vLLM's plain calls),
+fetched while it stands still, and the same weights written to files and loaded by vLLM's own reload. Prints a
+JSON object; needs 8 GB of memory and 1 GB of disk.
 
     python -m tests_vllm.live.pause [--runs 5]
 """
@@ -43,6 +44,14 @@ class Timed(HTTPEngine):
     def resume(self) -> None:
         super().resume()
         self.paused_s.append(time.perf_counter() - self._began)
+
+
+class Plain(Timed):
+    """Takes no orders: its trainer goes through vLLM's calls."""
+
+    @property
+    def order(self) -> None:
+        raise AttributeError("order")
 
 
 def updates(engine: Timed, held: Held, server: str, landing: str, runs: int) -> dict[str, float]:
@@ -91,12 +100,14 @@ def main() -> None:
             model = Model(Path(place) / "big", SIZES)
             model.save(1)
             held = Held(model.values(1))
-            engine = Timed(rig.engine(model.directory).up().url)
+            url, server = rig.engine(model.directory).up().url, rig.server.address
             found = {
                 "bytes": sum(p.nbytes for p in held.parameters()),
-                "fetched_while_generating": updates(engine, held, rig.server.address, "staged", runs),
-                # Last: vLLM's reload leaves loaders behind off which no layout can be read.
-                "files": by_files(engine, held, model.directory, runs),
+                "fetched_while_generating": updates(Timed(url), held, server, "staged", runs),
+                "the_same_by_plain_calls": updates(Plain(url), held, server, "staged", runs),
+                # Weights are packed for CPUs: the bytes land beside them even so.
+                "fetched_while_paused": updates(Plain(url), held, server, "in_place", runs),
+                "files": by_files(Timed(url), held, model.directory, runs),
             }
         finally:
             rig.end()
