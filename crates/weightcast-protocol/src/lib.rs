@@ -6,7 +6,7 @@
 //!
 //! Read [`message`] first, then [`server`], then [`session`]. [`recording`] keeps the last minutes of either.
 //! [`engine_update`] stands apart: how inference engines take a new version in. The server keeps one thing of it, a
-//! fleet's register.
+//! fleet's register. [`push`] stands apart too: how senders write a version into the memory of targets.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod error;
 mod ids;
 pub mod limits;
 pub mod message;
+pub mod push;
 pub mod recording;
 mod role;
 mod safeguards;

@@ -34,6 +34,9 @@ pub const MOVES: u32 = 8;
 /// short.
 pub const DEPARTED: usize = 4;
 
+/// How many grants a sender of a push keeps at once: a few for each of a thousand targets.
+pub const PUSH_TASKS: usize = 4_096;
+
 /// Bound on the steps of one event, for a server without groups (T5).
 pub const SETTLING_ROUNDS: usize = 1_000;
 

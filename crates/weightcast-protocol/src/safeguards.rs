@@ -189,6 +189,34 @@ pub enum Safeguard {
     OwnLife,
     /// An engine is told which version it holds (E2).
     Stamped,
+    /// An order for another target has no effect (P7).
+    OwnTarget,
+    /// A target obeys no order that is older than one it has heard (P7).
+    NewestOrder,
+    /// Only what was written under an open grant counts (P2).
+    OpenGrantsCount,
+    /// All grants are closed before the content is compared (P2).
+    AllClosed,
+    /// A target that gives its memory away closes its grants first (P2).
+    SleepCloses,
+    /// A grant is closed before another sender gets one of its parcels (P3).
+    MovedClosed,
+    /// Pushed content that differs from the version is not served (P1).
+    PushVerified,
+    /// A sender writes nothing more once its memory may change (P3).
+    SenderStops,
+    /// Routes of a target do not change when another target joins or leaves (P4).
+    RoutesKept,
+    /// A push ends at its deadline (P5).
+    PushDeadline,
+    /// A push is over at a target once the target says that it is ready (P5).
+    ReadyAwaited,
+    /// Grants end when no driver is heard (P5).
+    GrantsEnd,
+    /// Parcels of a lost sender move to another holder (P6).
+    LostMoved,
+    /// Parcels of a sender that brings nothing move to another holder (P6).
+    SlowMoved,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.
