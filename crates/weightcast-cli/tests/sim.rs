@@ -115,6 +115,21 @@ fn a_story_is_told_line_by_line() {
 }
 
 #[test]
+fn worlds_of_pushes_are_played_and_told() {
+    let arguments = ["sim", "--pushes", "--seeds", "20", "--first-seed", "7", "--json"];
+    let (report, status) = json(&arguments);
+    assert_eq!(status, Some(0), "{report}");
+    assert_eq!((&report["seeds"], &report["violations"]), (&20.into(), &serde_json::json!([])));
+    assert!(report["writes"].as_u64().unwrap() > 1_000, "{report}");
+    assert!(report["outcomes"]["ready"].as_u64().unwrap() > 100, "{report}");
+    assert_eq!(without_time(report), without_time(json(&arguments).0));
+    let told = weightcast(&["replay", "--pushes", "7"]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let story = String::from_utf8_lossy(&told.stdout);
+    assert!(["opens", "closes grant", "serves"].iter().all(|step| story.contains(step)), "{story}");
+}
+
+#[test]
 fn worlds_of_engine_updates_are_played_and_told() {
     let arguments = ["sim", "--updates", "--seeds", "20", "--first-seed", "7", "--json"];
     let (report, status) = json(&arguments);

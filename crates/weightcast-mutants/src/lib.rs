@@ -11,7 +11,7 @@ mod played;
 
 use std::ops::Range;
 
-pub use list::{MUTANTS, Mutant, UPDATE_MUTANTS, UpdateMutant};
+pub use list::{MUTANTS, Mutant, PUSH_MUTANTS, PushMutant, UPDATE_MUTANTS, UpdateMutant};
 pub use played::PlayedMutant;
 use weightcast_sim::Catch;
 

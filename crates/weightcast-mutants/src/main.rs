@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use weightcast_mutants::{Mutant, PlayedMutant, UpdateMutant};
-use weightcast_sim::{Story, replay, tell_updates};
+use serde::Serialize;
+use weightcast_mutants::{Mutant, PlayedMutant};
+use weightcast_sim::{Story, replay, tell_pushes, tell_updates};
 
 use report::{CatchReport, mutants_json, mutants_table};
 
@@ -121,29 +122,31 @@ fn play(arguments: &HuntMutant, mutants: &[PlayedMutant]) -> anyhow::Result<()> 
 fn tell(arguments: &ReplayMutant) -> anyhow::Result<()> {
     match mutant_named(&arguments.mutant)? {
         PlayedMutant::Cluster(mutant) => tell_cluster(arguments, mutant),
-        PlayedMutant::Update(mutant) => tell_update(arguments, mutant),
+        PlayedMutant::Update(mutant) => {
+            let report = tell_updates(arguments.seed, &mutant.options(arguments.seed));
+            print_story(arguments, &report.story())
+        }
+        PlayedMutant::Push(mutant) => {
+            let report = tell_pushes(arguments.seed, &mutant.options(arguments.seed));
+            print_story(arguments, &report.story())
+        }
     }
-}
-
-fn tell_update(arguments: &ReplayMutant, mutant: &UpdateMutant) -> anyhow::Result<()> {
-    let report = tell_updates(arguments.seed, &mutant.options(arguments.seed));
-    let story = report.story();
-    let mut out = std::io::stdout().lock();
-    let _ = match arguments.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&story)?),
-        false => writeln!(out, "{story}"),
-    };
-    Ok(())
 }
 
 fn tell_cluster(arguments: &ReplayMutant, mutant: &Mutant) -> anyhow::Result<()> {
     let options = mutant.options(arguments.seed);
     let (report, events) = replay(arguments.seed, &options);
-    let story = Story::of(&report, &options, &events, arguments.from..=arguments.to);
+    print_story(arguments, &Story::of(&report, &options, &events, arguments.from..=arguments.to))
+}
+
+fn print_story(
+    arguments: &ReplayMutant,
+    story: &(impl std::fmt::Display + Serialize),
+) -> anyhow::Result<()> {
     // Whoever reads may stop at any line.
     let mut out = std::io::stdout().lock();
     let _ = match arguments.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&story)?),
+        true => writeln!(out, "{}", serde_json::to_string_pretty(story)?),
         false => writeln!(out, "{story}"),
     };
     Ok(())

@@ -1,10 +1,10 @@
-//! A mutant of either kind of world, as the command line plays it.
+//! A mutant of any kind of world, as the command line plays it.
 
 use std::ops::Range;
 
 use weightcast_sim::Catch;
 
-use crate::list::{MUTANTS, Mutant, UPDATE_MUTANTS, UpdateMutant};
+use crate::list::{MUTANTS, Mutant, PUSH_MUTANTS, PushMutant, UPDATE_MUTANTS, UpdateMutant};
 
 /// A mutant, with the kind of world in which it shows.
 #[derive(Clone, Copy, Debug)]
@@ -13,13 +13,16 @@ pub enum PlayedMutant {
     Cluster(&'static Mutant),
     /// Shows in a world of engine updates.
     Update(&'static UpdateMutant),
+    /// Shows in a world of pushes.
+    Push(&'static PushMutant),
 }
 
 impl PlayedMutant {
     /// Every mutant.
     pub fn all() -> impl Iterator<Item = PlayedMutant> {
         let clusters = MUTANTS.iter().map(PlayedMutant::Cluster);
-        clusters.chain(UPDATE_MUTANTS.iter().map(PlayedMutant::Update))
+        let updates = UPDATE_MUTANTS.iter().map(PlayedMutant::Update);
+        clusters.chain(updates).chain(PUSH_MUTANTS.iter().map(PlayedMutant::Push))
     }
 
     /// The one of this name.
@@ -32,6 +35,7 @@ impl PlayedMutant {
         match self {
             PlayedMutant::Cluster(mutant) => mutant.name,
             PlayedMutant::Update(mutant) => mutant.name,
+            PlayedMutant::Push(mutant) => mutant.name,
         }
     }
 
@@ -40,6 +44,7 @@ impl PlayedMutant {
         match self {
             PlayedMutant::Cluster(mutant) => mutant.what,
             PlayedMutant::Update(mutant) => mutant.what,
+            PlayedMutant::Push(mutant) => mutant.what,
         }
     }
 
@@ -48,6 +53,7 @@ impl PlayedMutant {
         match self {
             PlayedMutant::Cluster(mutant) => mutant.found_by,
             PlayedMutant::Update(mutant) => mutant.found_by,
+            PlayedMutant::Push(mutant) => mutant.found_by,
         }
     }
 
@@ -56,6 +62,11 @@ impl PlayedMutant {
         match self {
             PlayedMutant::Cluster(mutant) => crate::hunt(mutant, seeds),
             PlayedMutant::Update(mutant) => weightcast_sim::hunt_updates(
+                seeds,
+                |seed| mutant.options(seed),
+                |found| mutant.expects(found),
+            ),
+            PlayedMutant::Push(mutant) => weightcast_sim::hunt_pushes(
                 seeds,
                 |seed| mutant.options(seed),
                 |found| mutant.expects(found),

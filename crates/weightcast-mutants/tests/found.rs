@@ -1,7 +1,7 @@
 //! Each mutant until it is found.
 
-use weightcast_mutants::{Mutant, PlayedMutant, hunt};
-use weightcast_sim::{InvariantViolation, replay, run};
+use weightcast_mutants::{Mutant, PlayedMutant, PushMutant, hunt};
+use weightcast_sim::{InvariantViolation, replay, run, run_pushes};
 
 /// A lease that is counted too long is masked by every other fence: T1 sees the act itself, before
 /// anything has come of it.
@@ -38,6 +38,27 @@ fn what_breaks_shows_without_the_books() {
     };
     let missed: Vec<_> = SEEN_FROM_OUTSIDE.iter().filter(|row| !seen(row)).collect();
     assert!(missed.is_empty(), "not seen from outside in 600 worlds: {missed:?}");
+}
+
+/// The same for mutants of pushes, which the machines' own look at themselves would find too.
+#[test]
+fn what_breaks_of_a_push_shows_without_the_machines() {
+    let rows = [
+        ("compared_open", "compares its memory, and has grants"),
+        ("asleep_open", "gives its memory away, and has grants"),
+        ("moved_open", "open"),
+        ("closed_counts", "closed"),
+    ];
+    let seen = |(name, word): &(&str, &str)| {
+        let mutant = PushMutant::named(name).unwrap();
+        let outside = |of: &InvariantViolation| {
+            mutant.expects(of) && of.detail.contains(word) && !of.detail.contains(": target")
+        };
+        let found = |seed| run_pushes(seed, &mutant.options(seed)).violations;
+        (0..100).any(|seed| found(seed).iter().any(outside))
+    };
+    let missed: Vec<_> = rows.iter().filter(|row| !seen(row)).collect();
+    assert!(missed.is_empty(), "not seen from outside in 100 worlds: {missed:?}");
 }
 
 #[test]

@@ -14,7 +14,8 @@
 //! and `servers` (what they do in a world), `faults` (what strikes them), `checkers` with `books` (what must hold),
 //! `sights` (what a world has been through), `report` and `campaign` (what came of one world, and of many). `recorded`
 //! keeps worlds in which something went wrong, and [`scenario`] is a second simulator: it predicts how long transfers
-//! take. `updates` is a third one, with worlds of its own: inference engines that take new versions in. No room imports a room that imports it.
+//! take. `updates` and `pushes` have worlds of their own: inference engines that take new versions in; senders that write
+//! versions into the memory of targets. No room imports a room that imports it.
 //!
 //! [`run`]: run()
 //! [`campaign`]: campaign()
@@ -29,6 +30,7 @@ mod checkers;
 mod faults;
 mod parts;
 mod processes;
+mod pushes;
 mod recorded;
 mod report;
 pub mod scenario;
@@ -40,6 +42,10 @@ mod world;
 
 pub use campaign::pinned::Pinned;
 pub use campaign::{CampaignSummary, Catch, campaign, hunt};
+pub use pushes::{
+    PushCampaign, PushFault, PushOptions, PushPoint, PushStory, PushWorldReport,
+    campaign_of_pushes, hunt_pushes, run_pushes, tell_pushes,
+};
 pub use recorded::{RECORDED, Recorded};
 pub use report::retelling::{Retelling, RetoldEnd, retell, watch};
 pub use report::story::{Story, StoryEvent};

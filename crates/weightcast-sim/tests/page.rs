@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weightcast_sim::{FaultKind, UpdateFault};
+use weightcast_sim::{FaultKind, PushFault, UpdateFault};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -24,7 +24,7 @@ fn rows(page: &str, chapter: &str) -> Vec<Vec<String>> {
 fn every_checker_has_a_row_and_every_named_file_exists() {
     let page = page();
     let rows = rows(&page, "# Invariants");
-    let folders = ["src/checkers", "src/updates/checkers"].map(here);
+    let folders = ["src/checkers", "src/updates/checkers", "src/pushes/checkers"].map(here);
     for entry in folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let invariant = name.trim_end_matches(".rs").to_uppercase();
@@ -41,7 +41,8 @@ fn every_checker_has_a_row_and_every_named_file_exists() {
 fn every_kind_of_fault_is_named() {
     let page = page();
     let updates = UpdateFault::ALL.iter().map(|kind| kind.name());
-    for name in FaultKind::ALL.iter().map(|kind| kind.name()).chain(updates) {
+    let pushes = PushFault::ALL.iter().map(|kind| kind.name());
+    for name in FaultKind::ALL.iter().map(|kind| kind.name()).chain(updates).chain(pushes) {
         assert!(page.contains(&format!("\"{name}\"")), "{name}");
     }
 }

@@ -1,6 +1,7 @@
 //! `weightcast sim`: plays random clusters against the real protocol.
 
 mod harshness;
+mod pushes;
 pub(crate) mod replay;
 mod report;
 mod scenario;
@@ -42,6 +43,11 @@ pub(crate) struct Sim {
     /// Play worlds of engine updates instead: inference engines that take new versions in
     #[arg(long, conflicts_with_all = ["scenario", "servers", "call_deadline", "fault_rate", "harsh"])]
     updates: bool,
+    /// Play worlds of pushes instead: senders that write versions into the memory of targets
+    #[arg(long, conflicts_with_all = [
+        "scenario", "updates", "servers", "call_deadline", "fault_rate", "harsh",
+    ])]
+    pushes: bool,
     #[command(flatten)]
     harsh: Harsh,
     /// Print JSON
@@ -66,6 +72,9 @@ pub(crate) fn run(arguments: &Sim) -> anyhow::Result<()> {
     }
     if arguments.updates {
         return updates::run(arguments);
+    }
+    if arguments.pushes {
+        return pushes::run(arguments);
     }
     play_seeds(arguments)
 }

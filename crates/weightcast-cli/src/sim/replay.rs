@@ -11,7 +11,10 @@ use clap::Args;
 use serde::Serialize;
 use weightcast_protocol::limits::RECORDING_BYTES;
 use weightcast_protocol::recording::Recording;
-use weightcast_sim::{Retelling, RetoldEnd, Story, UpdateOptions, replay, retell, tell_updates};
+use weightcast_sim::{
+    PushOptions, Retelling, RetoldEnd, Story, UpdateOptions, replay, retell, tell_pushes,
+    tell_updates,
+};
 
 use super::harshness::Harsh;
 
@@ -34,6 +37,11 @@ pub(crate) struct Replay {
     /// The seed is one of a world of engine updates (`sim --updates`)
     #[arg(long, conflicts_with_all = ["from", "to", "servers", "call_deadline", "fault_rate", "harsh"])]
     updates: bool,
+    /// The seed is one of a world of pushes (`sim --pushes`)
+    #[arg(long, conflicts_with_all = [
+        "from", "to", "updates", "servers", "call_deadline", "fault_rate", "harsh",
+    ])]
+    pushes: bool,
     #[command(flatten)]
     harsh: Harsh,
     /// Print JSON
@@ -63,6 +71,7 @@ pub(crate) fn run(arguments: &Replay) -> i32 {
     let steps = arguments.from..=arguments.to;
     let told = match &arguments.what {
         Replayed::World(seed) if arguments.updates => tell_world_of_updates(*seed, arguments.json),
+        Replayed::World(seed) if arguments.pushes => tell_world_of_pushes(*seed, arguments.json),
         Replayed::World(seed) => tell_world(*seed, arguments, steps),
         Replayed::Recording(file) => tell_recording(file, arguments, steps),
     };
@@ -81,6 +90,11 @@ fn tell_world(seed: u64, arguments: &Replay, steps: RangeInclusive<u64>) -> anyh
 
 fn tell_world_of_updates(seed: u64, json: bool) -> anyhow::Result<i32> {
     tell(&tell_updates(seed, &UpdateOptions::drawn(seed)).story(), json)?;
+    Ok(0)
+}
+
+fn tell_world_of_pushes(seed: u64, json: bool) -> anyhow::Result<i32> {
+    tell(&tell_pushes(seed, &PushOptions::drawn(seed)).story(), json)?;
     Ok(0)
 }
 

@@ -3,6 +3,7 @@
 
 mod contents;
 mod groups;
+mod pushes;
 mod retention;
 mod seeding;
 mod sources;
@@ -10,6 +11,7 @@ mod terms;
 mod updates;
 mod worlds;
 
+pub use pushes::{PUSH_MUTANTS, PushMutant};
 pub use updates::{UPDATE_MUTANTS, UpdateMutant};
 use weightcast_protocol::Safeguard;
 

@@ -9,7 +9,7 @@ use crate::{Span, Version};
 
 /// The driver's word to a target. An order says all that is to be, not what changes: the newest order counts, and an order
 /// that comes again changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PushOrder {
     /// The push.
     pub push: PushNumber,
@@ -26,7 +26,7 @@ pub struct PushOrder {
 }
 
 /// What is to be at a target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PushCommand {
     /// Take the version in.
     Fill {

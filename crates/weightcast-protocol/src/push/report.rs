@@ -40,8 +40,8 @@ impl TargetState {
     }
 }
 
-/// All that a target says to the driver that it has heard last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// All that a target says of itself to a driver.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PushReport {
     /// The target.
     pub target: TargetId,

@@ -27,8 +27,8 @@ use crate::{Safeguard, Time};
 /// Something that happens to a push.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PushInput {
-    /// A target takes part from now on. A target that takes part already is not taken in again.
-    Joins(TargetNeeds),
+    /// Targets take part from now on. A target that takes part already is not taken in again.
+    Joins(Vec<TargetNeeds>),
     /// A target does not want the version any more.
     Leaves {
         /// The target.
@@ -106,7 +106,7 @@ impl PushDriver {
             return;
         }
         match input {
-            PushInput::Joins(needs) => self.join(now, needs),
+            PushInput::Joins(needs) => needs.into_iter().for_each(|one| self.join(now, one)),
             PushInput::Leaves { target } => self.part(now, target, TargetEnd::Left),
             PushInput::TargetLost { target } => self.part(now, target, TargetEnd::Lost),
             PushInput::SenderHolds { sender, parcels } => self.hold(sender, &parcels),

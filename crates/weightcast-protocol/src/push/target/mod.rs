@@ -39,8 +39,13 @@ pub enum TargetOutput {
         /// The version.
         version: Version,
     },
-    /// Send this to the driver whose order was heard last.
-    Tell(PushReport),
+    /// Send this to a driver.
+    Tell {
+        /// The driver's number: of the newest order, or of an earlier driver that has to learn of a later one.
+        driver: u64,
+        /// What the target is.
+        report: PushReport,
+    },
 }
 
 /// A worker's memory, which senders fill.
@@ -103,7 +108,7 @@ impl PushTarget {
         }
         let earlier = order.number() < self.heard;
         if earlier && self.safeguards.on(Safeguard::NewestOrder) {
-            return self.tell();
+            return self.tell_driver(order.push.driver);
         }
         let (again, same_push) = (order.number() == self.heard, order.push == self.heard.0);
         self.heard = order.number();
@@ -298,9 +303,13 @@ impl PushTarget {
     }
 
     fn tell(&mut self) {
+        self.tell_driver(self.heard.0.driver);
+    }
+
+    fn tell_driver(&mut self, driver: u64) {
         self.told += 1;
         let report = self.report();
-        self.outputs.push_back(TargetOutput::Tell(report));
+        self.outputs.push_back(TargetOutput::Tell { driver, report });
     }
 
     /// How long from `now` on grants may stay open; `None`: none is open.

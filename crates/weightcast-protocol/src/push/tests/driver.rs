@@ -26,7 +26,7 @@ impl PushRig {
     /// Two parcels that both senders hold, and one that sender 2 alone holds.
     pub(super) fn joined() -> Self {
         let mut rig = Self::new(config());
-        rig.give(PushInput::Joins(needs(7, &[(10, &[1, 2]), (10, &[1, 2]), (10, &[2])])));
+        rig.give(PushInput::Joins(vec![needs(7, &[(10, &[1, 2]), (10, &[1, 2]), (10, &[2])])]));
         rig
     }
 
@@ -284,7 +284,7 @@ fn a_cancelled_push_is_over_at_once() {
     rig.give(PushInput::Cancel);
     assert_eq!(rig.end(), TargetEnd::Cancelled);
     assert_eq!(rig.outcome().missing.len(), 2);
-    rig.give(PushInput::Joins(needs(8, &[(1, &[1])])));
+    rig.give(PushInput::Joins(vec![needs(8, &[(1, &[1])])]));
     rig.report(state(TargetState::Ready));
     assert_eq!(rig.end(), TargetEnd::Cancelled);
     let mut rig = PushRig::new(config());

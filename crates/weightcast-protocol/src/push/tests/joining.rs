@@ -15,7 +15,7 @@ fn bytes_are_spread_evenly_over_all_who_hold_them() {
     let mut rig = PushRig::new(config());
     for target in 0..8 {
         let all = shared(&[7, 1, 5, 3, 2, 9, 4, 4], &[1, 2, 3, 4]);
-        rig.give(PushInput::Joins(needs(target, &all)));
+        rig.give(PushInput::Joins(vec![needs(target, &all)]));
     }
     let loads = [1, 2, 3, 4].map(|sender| rig.driver.load(SenderId(sender)));
     assert_eq!(loads.iter().sum::<u64>(), 8 * 35);
@@ -28,7 +28,7 @@ fn bytes_are_spread_evenly_over_all_who_hold_them() {
 fn a_sender_that_alone_holds_something_gets_less_of_the_rest() {
     let mut rig = PushRig::new(config());
     let (all, one) = (&[1, 2][..], &[1][..]);
-    rig.give(PushInput::Joins(needs(0, &[(4, all), (4, all), (6, one), (4, all)])));
+    rig.give(PushInput::Joins(vec![needs(0, &[(4, all), (4, all), (6, one), (4, all)])]));
     let loads = [1, 2].map(|sender| rig.driver.load(SenderId(sender)));
     assert_eq!(loads, [10, 8]);
 }
@@ -38,7 +38,7 @@ fn equal_targets_begin_at_different_senders() {
     let mut rig = PushRig::new(config());
     let first = |rig: &PushRig, target| rig.driver.routes(TargetId(target)).unwrap()[&0].0;
     for target in 0..4 {
-        rig.give(PushInput::Joins(needs(target, &shared(&[6], &[1, 2, 3, 4]))));
+        rig.give(PushInput::Joins(vec![needs(target, &shared(&[6], &[1, 2, 3, 4]))]));
     }
     let chosen: std::collections::BTreeSet<_> = (0..4).map(|target| first(&rig, target)).collect();
     assert_eq!(chosen.len(), 4);
@@ -48,8 +48,8 @@ fn equal_targets_begin_at_different_senders() {
 fn a_target_that_joins_changes_nothing_for_those_that_are_there() {
     let mut rig = PushRig::joined();
     let before = rig.routes();
-    rig.give(PushInput::Joins(needs(8, &shared(&[50, 1, 1], &[1, 2]))));
-    rig.give(PushInput::Joins(needs(7, &shared(&[1], &[1]))));
+    rig.give(PushInput::Joins(vec![needs(8, &shared(&[50, 1, 1], &[1, 2]))]));
+    rig.give(PushInput::Joins(vec![needs(7, &shared(&[1], &[1]))]));
     assert_eq!(rig.routes(), before);
     let told: Vec<_> = rig.orders.iter().map(|order| (order.target.0, order.revision)).collect();
     assert_eq!(told, [(7, 1), (8, 1)]);
@@ -65,7 +65,7 @@ fn a_target_that_leaves_takes_only_its_own_routes_along() {
     ] {
         let mut rig = PushRig::joined();
         let (before, loads) = (rig.routes(), [1, 2].map(|s| rig.driver.load(SenderId(s))));
-        rig.give(PushInput::Joins(needs(8, &shared(&[50, 1, 1], &[1, 2]))));
+        rig.give(PushInput::Joins(vec![needs(8, &shared(&[50, 1, 1], &[1, 2]))]));
         rig.give(leaves.clone());
         rig.give(leaves);
         assert_eq!(rig.routes(), before);
@@ -82,7 +82,7 @@ fn a_target_that_leaves_takes_only_its_own_routes_along() {
 fn a_parcel_that_nobody_alive_holds_is_named() {
     let mut rig = PushRig::joined();
     rig.give(PushInput::SenderLost { sender: SenderId(1) });
-    rig.give(PushInput::Joins(needs(8, &[(1, &[2]), (1, &[1]), (1, &[])])));
+    rig.give(PushInput::Joins(vec![needs(8, &[(1, &[2]), (1, &[1]), (1, &[])])]));
     assert!(rig.result.is_none(), "the other target goes on");
     rig.give(PushInput::Cancel);
     let result = rig.result.unwrap();
@@ -106,7 +106,7 @@ fn a_holder_that_joins_is_there_when_another_is_lost() {
 fn deadlines_count_from_the_join() {
     let mut rig = PushRig::joined();
     rig.pass(Span::from_secs(15));
-    rig.give(PushInput::Joins(needs(8, &shared(&[1], &[1]))));
+    rig.give(PushInput::Joins(vec![needs(8, &shared(&[1], &[1]))]));
     rig.pass(Span::from_secs(5));
     assert_eq!(rig.driver.open().collect::<Vec<_>>(), [TargetId(8)], "{:?}", rig.now);
     rig.pass(Span::from_secs(15));

@@ -40,7 +40,7 @@ impl TargetRig {
     fn pump(&mut self) -> Vec<TargetOutput> {
         let outputs: Vec<_> = std::iter::from_fn(|| self.target.poll_output()).collect();
         self.target.validate().unwrap();
-        outputs.into_iter().filter(|output| !matches!(output, Tell(_))).collect()
+        outputs.into_iter().filter(|output| !matches!(output, Tell { .. })).collect()
     }
 
     fn order(&mut self, order: PushOrder) -> Vec<TargetOutput> {
@@ -145,10 +145,9 @@ fn an_earlier_driver_learns_of_the_later_one() {
     let mut rig = TargetRig::filling();
     let push = PushNumber { driver: 0, number: 9 };
     rig.target.handle_order(rig.now, PushOrder { push, ..fill(1, &[2, 2, 2]) });
-    let Some(Tell(report)) = rig.target.poll_output().into_iter().next_back() else {
-        panic!("nothing is told")
-    };
-    assert_eq!((report.push, report.revision), (super::PUSH, 1));
+    let told = rig.target.poll_output();
+    let Some(Tell { driver, report }) = told else { panic!("{told:?}") };
+    assert_eq!((driver, report.push, report.revision), (0, super::PUSH, 1));
 }
 
 #[test]
@@ -242,7 +241,7 @@ fn reports_are_numbered() {
     rig.target.handle_paused();
     rig.target.handle_written(&written(1, 1, &[0]));
     while let Some(output) = rig.target.poll_output() {
-        if let Tell(report) = output {
+        if let Tell { report, .. } = output {
             told.push((report.sequence, report.state));
         }
     }
