@@ -393,7 +393,7 @@ def test_a_register_that_is_lost_with_its_server_loses_no_fleet(job, question) -
                 raise wc.ServerUnreachable("the server is lost")
             return (job if at < question else handle._core).ask_fleet(said, deadline)
 
-        for deadline, number in ((1.0, 1), (1.0, 2), (SOON, 3)):
+        for deadline, number in ((1.0, 1), (1.0, 2), (5.0, 3)):
             fleet = Fleet(engines, ask, {}, holder="t", pause="abort", deadline=deadline)
             # The verdict may be lost with the register: then there was none.
             with suppress(wc.WeightcastError) if number < 3 else nullcontext():
