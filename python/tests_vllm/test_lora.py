@@ -213,7 +213,7 @@ def worker_of(rig: Rig, rank: int = 0) -> Any:
 
 def test_every_error_of_a_worker_is_told_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM reads answers up to the first error: what is left would be the answers to later calls."""
-    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, {"error": None}])
+    monkeypatch.setattr(agreed, "exchanged", lambda own: [own, {"error": None}])
     first, request = worker_of(rig), LoRARequest("one", 11, "weightcast://one")
     assert add_lora(first, pytest.fail, request) is False
     request.lora_path = "/a/directory"
@@ -229,7 +229,7 @@ def test_what_cannot_be_taken_back_is_not_served(rig: Rig, monkeypatch: pytest.M
     one = rig.sender("one", 11)
     one.send(1)
     one.fetch(2)
-    monkeypatch.setattr(agreed, "_exchanged", lambda own: [{"error": "no room"}, own])
+    monkeypatch.setattr(agreed, "exchanged", lambda own: [{"error": "no room"}, own])
     with monkeypatch.context() as broken:
         break_one(rig.manager, broken, 2)
         with pytest.raises(agreed.StepFailed, match="no room; .*one was not taken back .no room.; send it again"):
@@ -239,7 +239,7 @@ def test_what_cannot_be_taken_back_is_not_served(rig: Rig, monkeypatch: pytest.M
             rig.manager.add_adapter(one.request(version))
     shard = rig.slots.shard("one")
     assert "was not taken back" in shard.state.incomplete, "its trainer leaves the engine paused"
-    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, own])
+    monkeypatch.setattr(agreed, "exchanged", lambda own: [own, own])
     assert add_lora(worker_of(rig, 1), pytest.fail, one.request(2)) is True
     assert shard.state.incomplete is None
     assert same(in_memory(rig.manager, 11), rig.loaded(2))
@@ -264,7 +264,7 @@ def test_a_worker_goes_by_what_the_others_say(rig: Rig, monkeypatch: pytest.Monk
     one = rig.sender("one", 11)
     one.send(1)
     one.fetch(2)
-    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, {"error": "no room"}])
+    monkeypatch.setattr(agreed, "exchanged", lambda own: [own, {"error": "no room"}])
     assert add_lora(worker, pytest.fail, one.request(2)) is False
     state = one.slots.shard("one").state
     assert (state.installed, state.fetched, state.incomplete) == (1, 2, None)
@@ -274,7 +274,7 @@ def test_a_worker_goes_by_what_the_others_say(rig: Rig, monkeypatch: pytest.Monk
     with pytest.raises(agreed.StepFailed, match="worker 1: no room"):
         add_lora(worker, pytest.fail, one.request(2))
     assert same(in_memory(rig.manager, 11), rig.loaded(1))
-    monkeypatch.setattr(agreed, "_exchanged", lambda own: [own, own])
+    monkeypatch.setattr(agreed, "exchanged", lambda own: [own, own])
     assert add_lora(worker, pytest.fail, one.request(2)) is True
     assert one.slots.shard("one").state.installed == 2
     assert same(in_memory(rig.manager, 11), rig.loaded(2))
