@@ -93,7 +93,9 @@ class Engine:
         for _ in range(2):
             shard = Shard(self._core, self.come)
             host = SimpleNamespace(
-                shard=lambda shard=shard: shard, before_fetch=lambda: None, after_install=lambda: None
+                shard=lambda shard=shard: shard,
+                before_fetch=lambda: self.come("before_fetch"),
+                after_install=lambda: None,
             )
             self.workers.append((shard, Orders(host, life)))
 
@@ -260,6 +262,20 @@ def test_engines_that_sleep_are_named(job, fleet_of, sleepers) -> None:
             orders.renew()
     fleet.update(version(2))
     assert [engine.serves() for engine in engines] == [2, 2, 2]
+
+
+def test_what_has_come_since_the_fetch_keeps_the_version_out(job, fleet_of) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(3)]
+
+    def loaded(step: str) -> None:
+        if step == "before_fetch" and engines[1].stopped:
+            raise wc.Misuse("an adapter was loaded")
+
+    engines[1].strikes = loaded
+    with pytest.raises(wc.WeightcastError, match="1 of 3 engines.*e1: Begin: an adapter was loaded"):
+        fleet_of(engines).update(version(1))
+    assert [engine.serves() for engine in engines] == [1, None, 1]
+    assert {shard.installed for shard, _ in engines[1].workers} == {None}
 
 
 def test_a_version_of_another_run_is_not_installed(job, fleet_of) -> None:

@@ -193,6 +193,8 @@ class Shard:
     def install(self) -> None:
         self.installed, self.incomplete = 1, None
 
+    def withdraw(self) -> None: ...
+    def restore(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -244,3 +246,52 @@ def test_the_base_stays_while_adapters_are_loaded(engine: Any) -> None:
     engine._slots = None
     engine.finish_weight_update()
     assert engine.base_version() == 1
+
+
+class Gate:
+    """A worker's orders, as far as its engine asks and tells them."""
+
+    def __init__(self) -> None:
+        self.serving, self.told = True, []
+
+    def may_serve(self) -> bool:
+        return self.serving
+
+    def slept(self) -> None:
+        self.told.append("slept")
+
+    def renew(self) -> None:
+        self.told.append("renewed")
+
+
+def test_a_worker_runs_its_model_only_if_its_gate_lets_it(engine: Any) -> None:
+    engine.orders = Gate()
+    engine.check_serving()
+    engine.orders.serving = False
+    with pytest.raises(wc.WeightcastError, match="stands still for an update of its fleet"):
+        engine.check_serving()
+
+
+def test_a_gate_hears_of_sleep_and_of_weights_that_are_back(engine: Any) -> None:
+    gate = engine.orders = Gate()
+    engine.before_sleep(1)
+    engine.after_wake(["kv_cache"])
+    assert gate.told == ["slept"]
+    engine.after_wake(["weights"])
+    assert gate.told == ["slept", "renewed"]
+    engine.finish_weight_update()
+    assert gate.told == ["slept", "renewed", "renewed"]
+
+
+@pytest.mark.parametrize(("rank", "patience"), [(0, 2.0), (1, 16.0)])
+def test_ranks_wait_for_the_one_that_talks_to_engines(rank: int, patience: float) -> None:
+    from weightcast.adapters.engine.trainer import Publisher, TrainerSettings
+
+    publisher, waits = object.__new__(Publisher), []
+    publisher._settings, publisher._rank = TrainerSettings(deadline=2.0), rank
+
+    def wait(*, deadline: float) -> None:
+        waits.append(deadline)
+
+    publisher._unpublish(SimpleNamespace(list=wait, unpublish=wait))
+    assert waits == [patience, patience]
