@@ -38,6 +38,11 @@ pub enum FleetInput {
         /// The verdict.
         verdict: FleetVerdict,
     },
+    /// The register knows no verdict on the update, and writes none: it is not the one that numbered the driver.
+    Unknown {
+        /// The update.
+        transaction: FleetTransaction,
+    },
     /// The caller does not want the update any more. Without effect once the register has been asked.
     Cancel,
 }
@@ -150,10 +155,13 @@ impl FleetUpdate {
             }
             FleetInput::Engine { .. } => {}
             FleetInput::Decided { transaction, verdict } => {
-                let asks = matches!(self.stage, FleetStage::Decides { .. });
-                if asks && transaction == self.config.transaction {
+                if self.asked(transaction).is_some() {
                     self.decided(now, verdict);
                 }
+            }
+            FleetInput::Unknown { transaction } => {
+                // The register that could tell is lost: to ask on would only keep engines standing.
+                self.asked(transaction).into_iter().for_each(|wanted| self.give_up(now, wanted));
             }
             FleetInput::Cancel => {
                 if matches!(self.stage, FleetStage::Prepares { .. }) {
@@ -268,6 +276,16 @@ impl FleetUpdate {
         self.outputs.push_back(FleetOutput::Decide { transaction, verdict: wanted });
     }
 
+    /// The verdict that the register is asked for, if it is asked about this update.
+    fn asked(&self, transaction: FleetTransaction) -> Option<FleetVerdict> {
+        match self.stage {
+            FleetStage::Decides { wanted, .. } if transaction == self.config.transaction => {
+                Some(wanted)
+            }
+            _ => None,
+        }
+    }
+
     fn decided(&mut self, now: Time, verdict: FleetVerdict) {
         let told = match verdict {
             FleetVerdict::Commit => UpdateInput::Proceed,
@@ -276,7 +294,7 @@ impl FleetUpdate {
         self.tell(now, told, end_of(verdict));
     }
 
-    /// The register was out of reach for too long. Nobody but this driver can have written a commit: unless it has tried
+    /// The register was out of reach for too long, or is lost. Nobody but this driver can have written a commit: unless it has tried
     /// to, the update is aborted.
     fn give_up(&mut self, now: Time, wanted: FleetVerdict) {
         match wanted {

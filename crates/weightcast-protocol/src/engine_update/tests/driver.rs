@@ -37,8 +37,17 @@ struct DriverRig {
     stop_at: Option<UpdateStep>,
     /// The step at which the caller cancels.
     cancel_at: Option<UpdateStep>,
+    /// The register is lost when it is asked for a verdict, before or after it has written one; another takes its place.
+    lost_at_verdict: Option<Heard>,
     steps: Vec<(u32, UpdateStep)>,
     fleets: Vec<FleetEnd>,
+}
+
+/// What a register that is lost has heard of the last question.
+#[derive(Clone, Copy, PartialEq)]
+enum Heard {
+    Nothing,
+    Question,
 }
 
 impl DriverRig {
@@ -54,6 +63,7 @@ impl DriverRig {
             cut: Vec::new(),
             stop_at: None,
             cancel_at: None,
+            lost_at_verdict: None,
             steps: Vec::new(),
             fleets: Vec::new(),
         }
@@ -86,6 +96,18 @@ impl DriverRig {
                 }
                 DriverOutput::Abandon { .. } | DriverOutput::Apart { .. } => {}
                 DriverOutput::Ask(asked) => {
+                    let lost = self
+                        .lost_at_verdict
+                        .filter(|_| matches!(asked, FleetQuestion::Verdict { .. }));
+                    let heard = self.register.clone().answer(asked);
+                    if lost.is_some() {
+                        self.lost_at_verdict = None;
+                        self.register = FleetRegister::new(8, Safeguards::default());
+                    }
+                    if lost == Some(Heard::Question) {
+                        assert_eq!(heard.verdict, Some(FleetVerdict::Commit));
+                        continue; // the answer is lost with the register
+                    }
                     let answer = self.register.answer(asked);
                     driver.handle(self.now, DriverInput::Register { asked, answer });
                 }
@@ -163,6 +185,23 @@ fn a_number_that_nobody_drives_by_stops_no_driver() {
     assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Done));
     assert_eq!(rig.serve(), [Some(version(2)); 3]);
     assert!(driver.number() > Some(phantom));
+}
+
+/// The next register says at once that it does not know, and nobody waits for the one that is lost.
+#[test]
+fn engines_do_not_stand_still_for_a_register_that_is_lost_at_the_verdict() {
+    for heard in [Heard::Nothing, Heard::Question] {
+        let mut rig = DriverRig::new(2);
+        let mut driver = FleetDriver::new(config(1));
+        rig.bring(&mut driver, Some(version(1)));
+        rig.lost_at_verdict = Some(heard);
+        let before = rig.now;
+        assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Done));
+        assert_eq!(rig.serve(), [Some(version(2)); 2]);
+        assert_eq!(rig.fleets[1..], [FleetEnd::InDoubt, FleetEnd::Aborted, FleetEnd::Committed]);
+        let asks = if heard == Heard::Nothing { Span(0) } else { config(1).ask_every };
+        assert_eq!(rig.now, before + asks);
+    }
 }
 
 /// Numbers of the lost register are no hindrance, and neither is what it said of versions.

@@ -174,6 +174,31 @@ fn without_a_register_a_driver_aborts_or_is_in_doubt() {
     assert_eq!(rig.result.unwrap().end, FleetEnd::Aborted);
 }
 
+#[test]
+fn a_register_that_does_not_know_the_update_is_not_asked_on() {
+    let other = FleetTransaction { driver: 1, number: 2 };
+    for (wanted, end) in
+        [(FleetVerdict::Commit, FleetEnd::InDoubt), (FleetVerdict::Abort, FleetEnd::Aborted)]
+    {
+        let mut rig = FleetRig::new();
+        // Nobody has been asked yet.
+        rig.give(FleetInput::Unknown { transaction: TRANSACTION });
+        assert_eq!(rig.wanted, None);
+        if wanted == FleetVerdict::Abort {
+            rig.give(FleetInput::Cancel);
+        } else {
+            rig.run(None);
+        }
+        assert_eq!(rig.wanted, Some(wanted));
+        rig.give(FleetInput::Unknown { transaction: other });
+        assert!(rig.result.is_none());
+        rig.give(FleetInput::Unknown { transaction: TRANSACTION });
+        rig.run(None);
+        assert!(!rig.installed());
+        assert_eq!(rig.result.expect("it is over, and no time has passed").end, end);
+    }
+}
+
 /// What a driver that takes over has each engine do, by what the engine says and the register.
 #[test]
 fn a_driver_that_takes_over_finishes_what_was_decided() {

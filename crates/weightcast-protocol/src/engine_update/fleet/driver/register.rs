@@ -41,9 +41,10 @@ impl FleetDriver {
     pub(super) fn register_says(&mut self, now: Time, asked: FleetQuestion, answer: FleetAnswer) {
         if let DriverStage::Fleet { update, .. } = &mut self.stage
             && let FleetQuestion::Verdict { transaction, .. } = asked
-            && let Some(verdict) = answer.verdict
         {
-            return update.handle(now, FleetInput::Decided { transaction, verdict });
+            let unknown = FleetInput::Unknown { transaction };
+            let told = |verdict| FleetInput::Decided { transaction, verdict };
+            return update.handle(now, answer.verdict.map_or(unknown, told));
         }
         if self.question() != Some(asked) {
             return;
