@@ -19,6 +19,8 @@ from weightcast.adapters.engine.fleet import Fleet  # noqa: E402
 from weightcast.adapters.engine.http import Gone  # noqa: E402
 from weightcast.adapters.engine.orders import Orders  # noqa: E402
 
+from .notices import Straight  # noqa: E402
+
 #: Seconds of a step's deadline.
 SOON = 20.0
 RUN = 1
@@ -27,8 +29,10 @@ RUN = 1
 class Shard:
     """What `EngineShard` says and does, with numbers for weights."""
 
-    def __init__(self, core, come) -> None:
+    def __init__(self, core, come, engine: str, worker: int) -> None:
         self.handle = SimpleNamespace(_core=core, epoch=RUN)
+        self.settings = SimpleNamespace(address=None)
+        self.replica = wc.Replica(engine, worker, 2)
         self.come = come
         self.installed, self.fetched, self.incomplete, self.run = None, None, None, None
         #: How often it is looked at before its bytes have come.
@@ -89,15 +93,16 @@ class Engine:
         self.stopped, self.dead = False, False
         #: The version of which its caches are.
         self.cached = 0
-        self.workers, life = [], next(self._lives)
-        for _ in range(2):
-            shard = Shard(self._core, self.come)
+        self.ranks, life = [], next(self._lives)
+        for worker in range(2):
+            shard = Shard(self._core, self.come, self.base_url, worker)
             host = SimpleNamespace(
                 shard=lambda shard=shard: shard,
                 before_fetch=lambda: self.come("before_fetch"),
+                before_install=lambda: self.come("before_install"),
                 after_install=lambda: None,
             )
-            self.workers.append((shard, Orders(host, life)))
+            self.ranks.append((shard, Orders(host, life)))
 
     def come(self, step: str) -> None:
         self.strikes(step)
@@ -112,29 +117,28 @@ class Engine:
 
     def serves(self):
         """The version that it serves, None where it serves nothing; 0 is what it has loaded."""
-        if self.dead or self.stopped or not all(orders.may_serve() for _, orders in self.workers):
+        if self.dead or self.stopped or not all(orders.may_serve() for _, orders in self.ranks):
             return None
-        (held,) = {shard.installed or 0 for shard, _ in self.workers}
+        (held,) = {shard.installed or 0 for shard, _ in self.ranks}
         assert self.cached == held, "it generates with caches of another version"
         return held
 
     def init_weight_transfer_engine(self, settings) -> None:
         self.joined += 1
 
-    def on_workers(self, method: str, *arguments):
+    def workers(self) -> int:
         self.reach("ask")
-        assert method == "weightcast_state"
-        return [{} for _ in self.workers]
+        return len(self.ranks)
 
     def order(self, order):
         self.reach("order")
-        said = [orders.order(json.loads(json.dumps(order))) for _, orders in self.workers]
+        said = [orders.order(json.loads(json.dumps(order))) for _, orders in self.ranks]
         self.reach("answer")
         return said
 
     def performed(self, attempt, failure):
         self.reach("order")
-        said = [orders.performed(attempt, failure) for _, orders in self.workers]
+        said = [orders.performed(attempt, failure) for _, orders in self.ranks]
         self.reach("answer")
         return said
 
@@ -150,12 +154,12 @@ class Engine:
         self.reach("resume")
         self.stopped = False
         # It runs at once, and ends if a worker refuses.
-        self.dead = not all(orders.may_serve() for _, orders in self.workers)
+        self.dead = not all(orders.may_serve() for _, orders in self.ranks)
 
     def invalidate(self) -> None:
         self.reach("invalidate")
         assert self.stopped
-        (self.cached,) = {shard.installed for shard, _ in self.workers}
+        (self.cached,) = {shard.installed for shard, _ in self.ranks}
 
     def stamp(self, version: str) -> None:
         self.reach("stamp")
@@ -166,6 +170,11 @@ class Engine:
 
     def give_back(self, holder: str) -> None:
         self.reach("give_back")
+
+
+@pytest.fixture(autouse=True)
+def straight(monkeypatch):
+    monkeypatch.setattr("weightcast.adapters.engine.orders.Notices", Straight)
 
 
 @pytest.fixture
@@ -204,8 +213,8 @@ def test_all_come_to_a_version(job, fleet_of) -> None:
 
 def test_workers_whose_bytes_come_later_are_waited_for(job, fleet_of) -> None:
     engines = [Engine(job) for _ in range(3)]
-    engines[0].workers[1][0].late = 3
-    engines[2].workers[0][0].late = 5
+    engines[0].ranks[1][0].late = 3
+    engines[2].ranks[0][0].late = 5
     fleet_of(engines).update(version(1))
     assert [engine.serves() for engine in engines] == [1] * 3
 
@@ -219,7 +228,7 @@ def test_a_step_that_fails_before_the_verdict_leaves_all_as_they_were(job, fleet
     with pytest.raises(wc.WeightcastError, match=rf"version 2 was given up.*: e1: .*{step} fails$"):
         fleet.update(version(2))
     assert [engine.serves() for engine in engines] == [1] * 3
-    assert {shard.fetched for engine in engines for shard, _ in engine.workers} == {None}
+    assert {shard.fetched for engine in engines for shard, _ in engine.ranks} == {None}
     fleet.update(version(3))
     assert [engine.serves() for engine in engines] == [3] * 3
 
@@ -251,14 +260,14 @@ def test_engines_that_sleep_are_named(job, fleet_of, sleepers) -> None:
     fleet = fleet_of(engines)
     fleet.update(version(1))
     for n in sleepers:
-        for _, orders in engines[n].workers:
+        for _, orders in engines[n].ranks:
             orders.slept()
     told = "; ".join(f"e{n}: it sleeps; wake it up, and send the version again" for n in sleepers)
     with pytest.raises(wc.WeightcastError, match=f"{len(sleepers)} of 3 engines.*{told}$"):
         fleet.update(version(2))
     assert [engine.serves() for engine in engines] == [None if n in sleepers else 2 for n in range(3)]
     for n in sleepers:
-        for _, orders in engines[n].workers:
+        for _, orders in engines[n].ranks:
             orders.renew()
     fleet.update(version(2))
     assert [engine.serves() for engine in engines] == [2, 2, 2]
@@ -268,19 +277,19 @@ def test_what_has_come_since_the_fetch_keeps_the_version_out(job, fleet_of) -> N
     engines = [Engine(job, name=f"e{n}") for n in range(3)]
 
     def loaded(step: str) -> None:
-        if step == "before_fetch" and engines[1].stopped:
+        if step == "before_install":
             raise wc.Misuse("an adapter was loaded")
 
     engines[1].strikes = loaded
     with pytest.raises(wc.WeightcastError, match="1 of 3 engines.*e1: Begin: an adapter was loaded"):
         fleet_of(engines).update(version(1))
     assert [engine.serves() for engine in engines] == [1, None, 1]
-    assert {shard.installed for shard, _ in engines[1].workers} == {None}
+    assert {shard.installed for shard, _ in engines[1].ranks} == {None}
 
 
 def test_a_version_of_another_run_is_not_installed(job, fleet_of) -> None:
     engines = [Engine(job, name=f"e{n}") for n in range(2)]
-    engines[1].workers[1][0].handle.epoch = 9
+    engines[1].ranks[1][0].handle.epoch = 9
     with pytest.raises(wc.WeightcastError, match="given up.*e1: Fetch: version 1 of run 1 was ordered, that of run 9"):
         fleet_of(engines).update(version(1))
     assert [engine.serves() for engine in engines] == [0, 0]
@@ -288,7 +297,7 @@ def test_a_version_of_another_run_is_not_installed(job, fleet_of) -> None:
 
 def test_an_engine_that_has_put_something_else_in_place_does_not_serve(job, fleet_of) -> None:
     engines = [Engine(job, name=f"e{n}") for n in range(2)]
-    for shard, _ in engines[0].workers:
+    for shard, _ in engines[0].ranks:
         shard.wrong = 5
     with pytest.raises(wc.WeightcastError, match="1 of 2 engines.*e0: Verify: the parameters hold .*6"):
         fleet_of(engines).update(version(1))
@@ -434,7 +443,7 @@ def test_what_calls_have_changed_is_told_to_the_driver(job, fleet_of) -> None:
     engines = [Engine(job) for _ in range(2)]
     fleet = fleet_of(engines)
     fleet.update(version(1))
-    for shard, orders in engines[0].workers:
+    for shard, orders in engines[0].ranks:
         shard.incomplete = "an update by calls failed"
         orders.renew()
     assert engines[0].serves() is None
@@ -443,7 +452,7 @@ def test_what_calls_have_changed_is_told_to_the_driver(job, fleet_of) -> None:
 
 
 def test_an_order_for_what_an_engine_was_has_no_effect(job) -> None:
-    orders = Engine(job).workers[0][1]
+    orders = Engine(job).ranks[0][1]
     life = orders.report()["life"]
     orders.renew()
     late = {
@@ -460,3 +469,64 @@ def test_an_order_for_what_an_engine_was_has_no_effect(job) -> None:
     (answer,) = orders.order(late)["answers"]
     assert answer["answer"] == {"Failed": "OtherLife"}
     assert orders.order(late | {"life": orders.report()["life"]})["perform"] == late["attempt"]
+
+
+def routed(job) -> dict:
+    """By engine, what a router is told: the state, and the version's number."""
+    answer = json.loads(job.ask_routing(json.dumps("Engines")))
+    number = {e["engine"]: (e["version"] or {"number": None})["number"] for e in answer["engines"]}
+    return {e["engine"]: (e["state"], number[e["engine"]]) for e in answer["engines"]}
+
+
+def test_a_router_is_sent_to_engines_that_serve_the_fleets_version(job, fleet_of) -> None:
+    engines = [Engine(job, name=name) for name in "abc"]
+    assert routed(job) == dict.fromkeys("abc", ("Admitted", 0)), "with what they have loaded"
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    assert routed(job) == dict.fromkeys("abc", ("Admitted", 1))
+    engines[1].failures["install"] = 9
+    with pytest.raises(wc.WeightcastError, match="not installed by 1 of 3"):
+        fleet.update(version(2))
+    assert routed(job) == {"a": ("Admitted", 2), "b": ("Standing", None), "c": ("Admitted", 2)}
+    engines[1].failures.clear()
+    fleet.update(version(3))
+    assert routed(job) == dict.fromkeys("abc", ("Admitted", 3))
+
+
+def test_a_router_is_sent_nowhere_while_engines_stand_still(job, fleet_of) -> None:
+    seen = []
+    engines = [Engine(job, lambda step: step == "install" and seen.append(routed(job)), "a")]
+    fleet_of(engines).update(version(1))
+    assert seen == [{"a": ("Standing", None)}] * 2, "one for each worker"
+    assert routed(job) == {"a": ("Admitted", 1)}
+
+
+def test_an_engine_that_starts_again_is_admitted_once_it_serves_the_fleets_version(job, fleet_of) -> None:
+    engines = [Engine(job, name=name) for name in "ab"]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    engines[1].start()
+    assert routed(job) == {"a": ("Admitted", 1), "b": ("Behind", 0)}
+    fleet.bring(None)
+    assert routed(job) == dict.fromkeys("ab", ("Admitted", 1))
+
+
+def test_an_engine_that_sleeps_or_leaves_is_not_routed_to(job) -> None:
+    engine = Engine(job, name="a")
+    (shard, first), (_, second) = engine.ranks
+    first.slept()
+    assert routed(job) == {"a": ("Standing", None)}
+    first.renew()
+    assert routed(job) == {"a": ("Joining", None)}, "the other worker is of the life before"
+    second.renew()
+    assert routed(job) == {"a": ("Admitted", 0)}
+    shard.incomplete = "half"
+    first.renew()
+    second.renew()
+    assert routed(job) == {"a": ("Standing", None)}
+    shard.incomplete = None
+    first.renew()
+    second.renew()
+    assert routed(job)["a"] == ("Admitted", 0)
+    first.close()
+    assert routed(job) == {"a": ("Standing", None)}

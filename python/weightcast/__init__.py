@@ -48,7 +48,7 @@ from .names import NameMap
 from .progress import Progress, progress_bar
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
-from .server import Server, serve, status, why
+from .server import Server, engines, serve, status, why
 from .verdict import verify
 
 __all__ = [
@@ -72,6 +72,7 @@ __all__ = [
     "Part",
     "Progress",
     "Replica",
+    "RoutingLease",
     "Selector",
     "Server",
     "ServerUnreachable",
@@ -88,6 +89,7 @@ __all__ = [
     "at_least",
     "available",
     "doctor",
+    "engines",
     "exact",
     "fresh",
     "held",

@@ -230,6 +230,28 @@ class Why:
 
 @final
 @_record
+class RoutingLease:
+    """One engine of a fleet: whether a router may send requests there."""
+
+    #: The engine, as it calls itself: its address.
+    engine: str
+    #: Another number whenever the engine starts.
+    life: int
+    #: `admitted`, `behind`, `standing` or `joining`.
+    state: str
+    #: The version that all of its workers serve, if they do.
+    version: int | None
+    #: The version's training run.
+    epoch: int | None
+    #: Seconds for which this is so without another word of the engine.
+    left_s: float
+
+    @property
+    def admitted(self) -> bool:
+        """Whether requests may be sent there."""
+
+@final
+@_record
 class DifferentRange:
     """A place of a tensor that is not the same everywhere."""
 
@@ -355,6 +377,10 @@ class Handle:
         """Asks the register of the model's fleet: a `FleetQuestion` as JSON, such as `"State"` or
         `{"Number": {"key": 5, "heard": null}}`; the answer is a `FleetAnswer`."""
 
+    def ask_routing(self, question_json: str, deadline: float = 10.0) -> str:
+        """Tells or asks the table of the fleet's routing leases: a `RoutingQuestion` as JSON, `"Engines"` or
+        `{"Serves": {...}}`, a `ServingNotice`; the answer is a `RoutingAnswer`."""
+
     def close(self, deadline: float) -> None: ...
 
 @final
@@ -451,6 +477,12 @@ def serve(
 def status(
     server: str | None = None, token_file: str | PathLike[str] | None = None, job: str | None = None
 ) -> dict[str, Any]: ...
+def engines(
+    model: str,
+    server: str | None = None,
+    token_file: str | PathLike[str] | None = None,
+    job: str | None = None,
+) -> list[RoutingLease]: ...
 def why(
     replica: str,
     model: str | None = None,

@@ -116,6 +116,22 @@ def status(
     return _core.status(server, token, job)
 
 
+def engines(
+    model: str,
+    *,
+    server: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    job: str | None = None,
+) -> list[_core.RoutingLease]:
+    """The live engines that serve a model, for a router: requests may be sent to those that are `admitted`,
+    which serve the fleet's version. `left_s` says for how long; ask again before. What `weightcast engines`
+    prints.
+
+    The server is found as in `status`."""
+    token = None if token_file is None else os.fspath(token_file)
+    return _core.engines(model, server, token, job)
+
+
 def why(
     replica: str,
     *,

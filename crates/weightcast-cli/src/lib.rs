@@ -18,7 +18,7 @@ mod trace;
 
 use clap::{Parser, Subcommand};
 
-use job::{doctor, record, serve, status, verify, why};
+use job::{doctor, engines, record, serve, status, verify, why};
 use plan::layout;
 use sim::replay;
 
@@ -52,6 +52,8 @@ enum Command {
     Top(top::Top),
     /// Say why a replica's call waits: for what, who holds it up, what ends the wait.
     Why(why::WhyOf),
+    /// List the engines that serve a model: to which of them a router may send requests.
+    Engines(engines::EnginesOf),
     /// Have a server write down its last minutes, for `replay`
     Record(record::RecordOf),
     /// Compare what live replicas of any layouts hold, without moving it; says where it differs
@@ -112,6 +114,7 @@ pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
         Command::Status(status) => status::run(status),
         Command::Top(top) => top::run(top),
         Command::Why(why) => why::run(why),
+        Command::Engines(engines) => engines::run(engines),
         Command::Record(record) => record::run(record),
         Command::Verify(verify) => return verify::run(verify),
         Command::Doctor(doctor) => return doctor::run(doctor, program),

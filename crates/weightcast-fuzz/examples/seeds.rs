@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weightcast::fuzzing::{client_frame, fleet_seeds, inspection, manifest_of, server_frame};
+use weightcast::fuzzing::{
+    client_frame, fleet_seeds, inspection, manifest_of, routing_seeds, server_frame,
+};
 use weightcast_fuzz::{InputStep, encode, stored_plan_seed};
 use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
 use weightcast_protocol::engine_update::{
-    FleetAnswer, FleetQuestion, FleetTransaction, FleetVerdict,
+    FleetAnswer, FleetQuestion, FleetTransaction, FleetVerdict, RoutingAnswer, RoutingError,
+    RoutingLease, RoutingQuestion, RoutingState, ServingNotice,
 };
 use weightcast_protocol::limits::{SERVER_REEL, SESSION_REEL};
 use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
@@ -50,7 +53,7 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
-    fleet().iter().flatten().try_for_each(|bytes| write("fleet", bytes))?;
+    fleet().iter().chain(&routing()).flatten().try_for_each(|bytes| write("fleet", bytes))?;
     talk.inspected.iter().try_for_each(|bytes| write("inspect_reply", bytes))
 }
 
@@ -69,6 +72,22 @@ fn fleet() -> [[Vec<u8>; 2]; 3] {
         fleet_seeds(FleetQuestion::State, Err(FleetError::Passive)),
         fleet_seeds(FleetQuestion::Number { key: 5, heard: Some(7) }, Err(no_model)),
         fleet_seeds(FleetQuestion::Verdict { transaction, wanted, version }, Ok(told)),
+    ]
+}
+
+/// Notices and questions to the table of routing leases, and answers of each kind.
+fn routing() -> [[Vec<u8>; 2]; 2] {
+    let (engine, version) = ("engine".to_owned(), Version { epoch: Epoch(0), number: 4 });
+    let (life, count, serves) = (7, 9, Some(version));
+    let notice =
+        ServingNotice { engine: engine.clone(), life, worker: 1, workers: 2, count, serves };
+    let (state, left) = (RoutingState::Admitted, Span(5));
+    let lease = RoutingLease { engine, life, state, version: serves, left };
+    let told = RoutingAnswer { lease: Span(9), engines: vec![lease] };
+    let full = RoutingError::Full { limit: 4_096 };
+    [
+        routing_seeds(RoutingQuestion::Engines, Ok(told)),
+        routing_seeds(RoutingQuestion::Serves(notice), Err(full.into())),
     ]
 }
 

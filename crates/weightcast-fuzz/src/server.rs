@@ -1,6 +1,8 @@
 //! The server's machine under any sequence of frames, breaks and pauses of four streams.
 
-use weightcast_protocol::engine_update::{FleetQuestion, FleetTransaction, FleetVerdict};
+use weightcast_protocol::engine_update::{
+    FleetQuestion, FleetTransaction, FleetVerdict, RoutingQuestion, ServingNotice,
+};
 use weightcast_protocol::message::ClientMessage;
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{ConnectionId, Epoch, Span, Term, TermProof, Time, Version};
@@ -41,6 +43,9 @@ pub fn server(bytes: &[u8]) {
             InputStep::Other(about, which) if which % 16 == 1 => {
                 ask_fleet(&mut server, about, which)
             }
+            InputStep::Other(about, which) if which % 16 == 2 => {
+                ask_routing(&mut server, now, about, which / 16);
+            }
             InputStep::Broken(stream) | InputStep::Other(stream, _) => {
                 server.handle_disconnect(now, ConnectionId(u64::from(stream % STREAMS)));
             }
@@ -72,6 +77,26 @@ fn ask_fleet(server: &mut Server, about: u8, which: u8) {
     let answer = server.ask_fleet(&model, question);
     assert_eq!(answer, server.ask_fleet(&model, question));
     assert_eq!(answer.is_ok(), state.is_ok());
+}
+
+/// A worker of an engine says what it serves, and a router asks: the engine is there.
+fn ask_routing(server: &mut Server, now: Time, about: u8, which: u8) {
+    let first = server.snapshot(Time(0)).models.into_keys().next();
+    let model = first.unwrap_or_else(|| "policy".to_owned());
+    let notice = ServingNotice {
+        engine: format!("engine-{}", about % 4),
+        life: u64::from(which % 4),
+        worker: u32::from(which / 4 % 3),
+        workers: u32::from(about % 3),
+        count: u64::from(about / 8),
+        serves: (about % 8 > 2).then_some(Version { epoch: Epoch(0), number: u64::from(about) }),
+    };
+    let taken = server.ask_routing(now, &model, RoutingQuestion::Serves(notice));
+    let engines = server.ask_routing(now, &model, RoutingQuestion::Engines);
+    assert!(engines.is_ok() || taken.is_err());
+    if let (Ok(_), Ok(told)) = (taken, engines) {
+        assert!(!told.engines.is_empty() && told.engines.iter().all(|of| of.left <= told.lease));
+    }
 }
 
 /// With nobody there any more, every session's lease runs out and nothing is left to wait for.

@@ -37,6 +37,15 @@ pub const DEPARTED: usize = 4;
 /// How many grants a sender of a push keeps at once: a few for each of a thousand targets.
 pub const PUSH_TASKS: usize = 4_096;
 
+/// How long a routing lease counts without another notice: an engine that has died gets requests for so long at most.
+pub const ROUTING_LEASE: Span = Span::from_secs(5);
+
+/// Engines of a model that have routing leases at once.
+pub const ROUTED_ENGINES: usize = 4_096;
+
+/// Workers of an engine that has a routing lease: more than any engine has.
+pub const ROUTED_WORKERS: u32 = 4_096;
+
 /// Bound on the steps of one event, for a server without groups (T5).
 pub const SETTLING_ROUNDS: usize = 1_000;
 

@@ -189,6 +189,14 @@ pub enum Safeguard {
     OwnLife,
     /// An engine is told which version it holds (E2).
     Stamped,
+    /// An engine is admitted only if all of its workers serve the same version (E8).
+    AllWorkersServe,
+    /// What a worker has said counts for a lease (E8).
+    RoutingLapses,
+    /// An engine is admitted only with the fleet's version (E8).
+    FleetVersionRouted,
+    /// Workers of an engine count only in its present life (E8).
+    RoutedOneLife,
     /// An order for another target has no effect (P7).
     OwnTarget,
     /// A target obeys no order that is older than one it has heard (P7).

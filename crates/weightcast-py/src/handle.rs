@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
-use weightcast::engine_update::FleetQuestion;
+use weightcast::engine_update::{FleetQuestion, RoutingQuestion};
 use weightcast::{Condition, Error, Interrupted, LayoutSource, Revision, ShardHandle, Term};
 
 use crate::arguments::{self, seconds};
@@ -238,6 +238,14 @@ impl PyHandle {
         let question: FleetQuestion = from_json("question_json", question_json)?;
         let deadline = seconds(deadline)?;
         to_json(&self.call(py, |handle| handle.ask_fleet(question, deadline))?)
+    }
+
+    /// Tells or asks the table of routing leases; question and answer as JSON.
+    #[pyo3(signature = (question_json, deadline = 10.0))]
+    fn ask_routing(&self, py: Python<'_>, question_json: &str, deadline: f64) -> PyResult<String> {
+        let question: RoutingQuestion = from_json("question_json", question_json)?;
+        let deadline = seconds(deadline)?;
+        to_json(&self.call(py, |handle| handle.ask_routing(question, deadline))?)
     }
 
     fn close(&self, py: Python<'_>, deadline: f64) -> PyResult<()> {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod doctor;
+mod engines;
 mod errors;
 mod exit;
 mod handle;
@@ -40,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<verdict::PyHeldBy>()?;
     module.add_class::<why::PyWhy>()?;
     module.add_class::<doctor::PyCheck>()?;
+    module.add_class::<engines::PyRoutingLease>()?;
     module.add_class::<machines::PyEngineGate>()?;
     module.add_class::<machines::PyFleetDriver>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
@@ -48,6 +50,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(why::why, module)?)?;
     module.add_function(wrap_pyfunction!(doctor::doctor, module)?)?;
+    module.add_function(wrap_pyfunction!(engines::engines, module)?)?;
     module.add_function(wrap_pyfunction!(metrics::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(metrics::metrics_text, module)?)?;
     module.add_function(wrap_pyfunction!(logs::log_to_queue, module)?)?;

@@ -3,10 +3,13 @@
 use prost::Message;
 use weightcast_plan::Layout;
 use weightcast_protocol::Term;
-use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
+use weightcast_protocol::engine_update::{
+    FleetAnswer, FleetQuestion, RoutingAnswer, RoutingQuestion,
+};
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{FleetError, Inspection};
 
+use crate::convert::AskedFleet;
 use crate::error::Error;
 use crate::{convert, manifest, wire};
 
@@ -51,7 +54,7 @@ pub fn inspect_reply(bytes: &[u8]) -> bool {
     true
 }
 
-/// Decodes a question to the register of a fleet, as the server takes it from a stranger, and an answer to one. False if
+/// Decodes a question to the register of a fleet or to the table of its routing leases, as the server takes it from a stranger, and an answer to one. False if
 /// the bytes are neither.
 ///
 /// # Panics
@@ -60,15 +63,23 @@ pub fn fleet(bytes: &[u8]) -> bool {
     let asked = wire::FleetRequest::decode(bytes).ok();
     let asked = asked.and_then(|request| convert::fleet_question(request).ok());
     if let Some((model, question)) = &asked {
-        let again = convert::fleet_question(convert::fleet_request(model, *question)).ok();
-        assert_eq!(again, asked);
+        let request = match question.clone() {
+            AskedFleet::Register(question) => convert::fleet_request(model, question),
+            AskedFleet::Routing(question) => convert::routing_request(model, question),
+        };
+        assert_eq!(convert::fleet_question(request).ok(), asked);
+    }
+    let engines = |reply| convert::routing_told("policy", reply).ok();
+    let routed = wire::FleetReply::decode(bytes).ok().and_then(engines);
+    if let Some(answer) = &routed {
+        assert_eq!(engines(convert::routing_reply(answer.clone())).as_ref(), Some(answer));
     }
     let told = |reply| convert::fleet_told("policy", reply).ok();
     let heard = wire::FleetReply::decode(bytes).ok().and_then(told);
     if let Some(answer) = &heard {
         assert_eq!(told(convert::fleet_reply(answer.clone())).as_ref(), Some(answer));
     }
-    asked.is_some() || heard.is_some()
+    asked.is_some() || heard.is_some() || routed.is_some()
 }
 
 /// The encoded question and answer: for corpora.
@@ -78,6 +89,15 @@ pub fn fleet_seeds(
 ) -> [Vec<u8>; 2] {
     let question = convert::fleet_request("policy", question).encode_to_vec();
     [question, convert::fleet_reply(answer).encode_to_vec()]
+}
+
+/// The same of routing leases.
+pub fn routing_seeds(
+    question: RoutingQuestion,
+    answer: Result<RoutingAnswer, FleetError>,
+) -> [Vec<u8>; 2] {
+    let question = convert::routing_request("policy", question).encode_to_vec();
+    [question, convert::routing_reply(answer).encode_to_vec()]
 }
 
 /// The encoded reply that tells of this inspection.

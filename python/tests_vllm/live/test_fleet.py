@@ -7,6 +7,8 @@ import urllib.error
 
 import pytest
 
+import weightcast as wc
+
 from .rig import Rig, Stops
 from .server import SOON
 
@@ -26,6 +28,17 @@ class Fleet:
 
     def said(self) -> list:
         return [engine.generate()[0] for engine in self.engines]
+
+    def await_admitted(self, *engines: int) -> None:
+        """Waits until a router is sent to these engines, and to no others."""
+        wanted = {self.engines[at].url for at in engines}
+        end = time.monotonic() + SOON
+        while (found := {e.engine for e in self.leases() if e.admitted}) != wanted:
+            assert time.monotonic() < end, f"routers are sent to {found}, not to {wanted}"
+            time.sleep(0.05)
+
+    def leases(self) -> list:
+        return wc.engines("policy", server=self.rig.server.address)
 
     def await_installed(self, *engines: int) -> None:
         """Waits until these engines have put a version in place."""
@@ -49,6 +62,7 @@ def test_all_or_none(fleet: Fleet) -> None:
     assert fleet.trainer.update(2).startswith("failed")
     assert fleet.said() == fleet.old
     fleet.stops[1].clear()
+    fleet.await_admitted(0, 1, 2)
 
     # The trainer dies while two have installed and one has not: none serves.
     fleet.stops[2].hold("before-install")
@@ -58,11 +72,14 @@ def test_all_or_none(fleet: Fleet) -> None:
     fleet.trainer.kill()
     fleet.stops[2].clear()
     assert fleet.engines[2].client().paused()
+    fleet.await_admitted()
 
     # Its successor ends that update, and brings all to the next version.
     second = fleet.rig.trainer("second", *fleet.engines)
     said = fleet.said()
     assert said[0] == said[1] == said[2] != fleet.old[0]
+    fleet.await_admitted(0, 1, 2)
+    assert len({lease.version for lease in fleet.leases()}) == 1
     assert second.update(3).startswith("sent")
     former, said = said[0], fleet.said()
     assert said[0] == said[1] == said[2] != former
@@ -77,6 +94,8 @@ def test_all_or_none(fleet: Fleet) -> None:
         fleet.engines[0].generate()
     one, other = (engine.generate()[0] for engine in fleet.engines[1:])
     assert one == other == former
+    fleet.await_admitted(1, 2)
+    assert {lease.engine for lease in fleet.leases()} == {engine.url for engine in fleet.engines[1:]}
 
     # It is left out from then on.
     assert second.update(3).startswith("sent")

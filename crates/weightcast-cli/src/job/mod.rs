@@ -2,6 +2,7 @@
 
 pub(crate) mod asked;
 pub(crate) mod doctor;
+pub(crate) mod engines;
 pub(crate) mod open_files;
 pub(crate) mod record;
 pub(crate) mod serve;

@@ -36,7 +36,8 @@ pub use fleet::{
     DoubtConfig, DoubtInput, DoubtOutput, DriverConfig, DriverEnd, DriverInput, DriverOutput,
     EngineDoubt, FleetAnswer, FleetConfig, FleetDriver, FleetEnd, FleetInput, FleetMember,
     FleetOutput, FleetQuestion, FleetRegister, FleetResult, FleetUpdate, FleetVerdict,
-    settle_engine,
+    RoutingAnswer, RoutingError, RoutingLease, RoutingQuestion, RoutingState, RoutingTable,
+    ServingNotice, settle_engine,
 };
 pub use gate::{EngineGate, GateOutput};
 pub use input::{UpdateInput, UpdateOutput};

@@ -1,6 +1,6 @@
 //! The inputs of a server, past its recorder.
 
-use crate::engine_update::{FleetAnswer, FleetQuestion};
+use crate::engine_update::{FleetAnswer, FleetQuestion, RoutingAnswer, RoutingQuestion};
 use crate::message::ClientMessage;
 use crate::recording::machine::RecordedMachine;
 use crate::server::{FleetError, Server, ServerInput, StageChange};
@@ -60,6 +60,21 @@ impl RecordedMachine<Server> {
     ) -> Result<FleetAnswer, FleetError> {
         self.note(now, &ServerInput::AskFleet { model: model.to_owned(), question });
         self.noted().ask_fleet(model, question)
+    }
+
+    /// [`Server::ask_routing`]. Names have at most [`NAME_BYTES`](crate::limits::NAME_BYTES), since they are recorded.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub fn ask_routing(
+        &mut self,
+        now: Time,
+        model: &str,
+        question: RoutingQuestion,
+    ) -> Result<RoutingAnswer, FleetError> {
+        let input = ServerInput::AskRouting { model: model.to_owned(), question: question.clone() };
+        self.note(now, &input);
+        self.noted().ask_routing(now, model, question)
     }
 
     /// [`Server::poll_stage`], which changes nothing that counts: a recording has no stages.

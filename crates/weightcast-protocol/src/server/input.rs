@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine_update::FleetQuestion;
+use crate::engine_update::{FleetQuestion, RoutingQuestion};
 use crate::message::{ClientMessage, Open};
 use crate::server::Server;
 use crate::{ConnectionId, ContentDigest, Nonce, TermProof, Ticket, TicketKey, Time};
@@ -50,11 +50,18 @@ pub enum ServerInput {
         /// What its register is asked.
         question: FleetQuestion,
     },
+    /// [`Server::ask_routing`].
+    AskRouting {
+        /// The model that the fleet serves.
+        model: String,
+        /// What its table of routing leases is told or asked.
+        question: RoutingQuestion,
+    },
 }
 
 impl Server {
-    /// Lets something happen. What [`Server::put_manifest`], [`Server::has_manifest`], [`Server::handle_probe`] and
-    /// [`Server::ask_fleet`] return is for those who call them themselves.
+    /// Lets something happen. What [`Server::put_manifest`], [`Server::has_manifest`], [`Server::handle_probe`],
+    /// [`Server::ask_fleet`] and [`Server::ask_routing`] return is for those who call them themselves.
     pub fn take(&mut self, now: Time, input: ServerInput) {
         match input {
             ServerInput::Message { from, message } => self.handle(now, from, *message),
@@ -69,6 +76,9 @@ impl Server {
             ServerInput::HasManifest { digest } => drop(self.has_manifest(now, digest)),
             ServerInput::Probe { told } => drop(self.handle_probe(now, told)),
             ServerInput::AskFleet { model, question } => drop(self.ask_fleet(&model, question)),
+            ServerInput::AskRouting { model, question } => {
+                drop(self.ask_routing(now, &model, question));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The runtime calls, in any order:
 //! - inputs: [`Server::handle`], [`Server::handle_disconnect`], [`Server::handle_timeout`],
-//!   [`Server::put_manifest`], [`Server::ask_fleet`]; all of them as values: [`ServerInput`];
+//!   [`Server::put_manifest`], [`Server::ask_fleet`], [`Server::ask_routing`]; all of them as values: [`ServerInput`];
 //! - then [`Server::poll_output`] until it is empty, doing what each output says;
 //! - and [`Server::next_timeout`] for when to call `handle_timeout`.
 //!

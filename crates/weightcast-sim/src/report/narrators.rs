@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weightcast_protocol::engine_update::RoutingQuestion;
 use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
 use weightcast_protocol::recording::Recordable;
 use weightcast_protocol::server::{Server, ServerInput, ServerOutput};
@@ -68,6 +69,14 @@ impl Narrated for Server {
             }
             ServerInput::AskFleet { model, question } => {
                 told("server", format!("is asked for the fleet of {model}: {question:?}"))
+            }
+            ServerInput::AskRouting { model, question: RoutingQuestion::Engines } => {
+                told("server", format!("is asked for the engines of {model}"))
+            }
+            ServerInput::AskRouting { question: RoutingQuestion::Serves(notice), .. } => {
+                let of = notice.serves.map_or("nothing".to_owned(), |serves| serves.to_string());
+                let worker = format!("{}, worker {}", notice.engine, notice.worker);
+                told("server", format!("is told that {worker}, serves {of}"))
             }
             ServerInput::Timeout | ServerInput::HasManifest { .. } => None,
         }

@@ -87,6 +87,14 @@ update_points! {
     MixedSequence: "a sequence went on with another version, as declared";
     /// Sequences of before were computed anew.
     Recomputed: "a sequence went on with new weights and a new cache";
+    /// A router was sent to an engine.
+    RoutedTo: "a router was sent to an engine";
+    /// An engine served another version than the fleet's.
+    RoutedBehind: "an engine was behind, and no router was sent there";
+    /// An engine stood still.
+    RoutedStanding: "an engine stood still, and no router was sent there";
+    /// Not all workers had spoken.
+    RoutedJoining: "not all workers of an engine had said what they serve";
     /// An update was cancelled in time.
     CancelledInTime: "an update was cancelled, and went back";
 }

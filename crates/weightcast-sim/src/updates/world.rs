@@ -1,8 +1,9 @@
 //! The world: engines, drivers, a register, wires, and a queue of what happens next.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weightcast_protocol::engine_update::FleetRegister;
+use weightcast_protocol::engine_update::{FleetRegister, RoutingTable};
 use weightcast_protocol::{Epoch, Span, Time, Version};
 
 use crate::base::rng::Rng;
@@ -12,11 +13,13 @@ use crate::updates::coverage::UpdatePoint;
 use crate::updates::options::{UpdateFault, UpdateOptions};
 use crate::updates::parts::driver::SimDriver;
 use crate::updates::parts::engine::SimEngine;
-use crate::updates::parts::queue::{UpdateEvent, UpdateQueue};
+use crate::updates::parts::queue::{EngineLife, UpdateEvent, UpdateQueue};
 use crate::updates::report::UpdateReport;
 
 /// How often drivers and engines look at their timers, and engines run a forward pass.
 pub(super) const TICK: Span = Span::from_millis(40);
+/// How long a notice of a worker counts.
+pub(super) const ROUTING_LEASE: Span = Span::from_millis(900);
 /// In so long an engine in doubt waits for a lease, asks, and goes on by itself.
 const LONELY: Span = Span::from_secs(15);
 /// How often the world is looked at.
@@ -31,6 +34,10 @@ pub(super) struct UpdateWorld {
     pub(super) drivers: Vec<SimDriver>,
     pub(super) register: FleetRegister,
     pub(super) register_lives: u32,
+    /// Beside the register, and lost with it.
+    pub(super) routing: RoutingTable,
+    /// When each worker of an engine's life has last served a version, whole.
+    pub(super) served: BTreeMap<(EngineLife, u32, u64), Time>,
     /// Nobody reaches the register until then.
     pub(super) register_away: Time,
     /// Words to the register wait on the way until then.
@@ -63,6 +70,8 @@ impl UpdateWorld {
             drivers: Vec::new(),
             register: FleetRegister::new(1, options.safeguards),
             register_lives: 1,
+            routing: RoutingTable::new(ROUTING_LEASE, options.safeguards),
+            served: BTreeMap::new(),
             register_away: Time(0),
             register_slow: Time(0),
             doomed: None,
@@ -156,6 +165,8 @@ impl UpdateWorld {
             }
             UpdateEvent::Ask { from, question } => self.ask_register(from, question),
             UpdateEvent::Told { to, asked, answer } => self.hear_register(to, asked, answer),
+            UpdateEvent::Notice(notice) => self.hear_notice(*notice),
+            UpdateEvent::Notices(at) => self.renew_notices(at),
             UpdateEvent::Change { at, worker, attempt } => self.change(at, worker, attempt),
             UpdateEvent::Pass(at) => self.pass(at),
             UpdateEvent::Tick(driver) => self.tick(driver),
@@ -223,6 +234,7 @@ impl UpdateWorld {
     fn look(&mut self) {
         self.look_for_overdue();
         self.look_for_doubts();
+        self.look_at_routing();
         self.plan_in(LOOK, UpdateEvent::Look);
     }
 }

@@ -4,7 +4,9 @@ use std::sync::{Arc, mpsc as reply};
 use std::time::Duration;
 
 use tonic::Status;
-use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
+use weightcast_protocol::engine_update::{
+    FleetAnswer, FleetQuestion, RoutingAnswer, RoutingQuestion,
+};
 use weightcast_protocol::message::{Answer, Call, ReadFailure, ServerMessage};
 use weightcast_protocol::{
     Attempt, CallError, Generation, Nonce, OpSeq, ShardSums, Span, Term, TermProof, Version,
@@ -139,6 +141,13 @@ pub(crate) enum Event {
         question: FleetQuestion,
         deadline: Duration,
         reply: reply::Sender<Result<FleetAnswer, Error>>,
+    },
+    /// Answered with what the table of routing leases says, by the deadline.
+    AskRouting {
+        model: String,
+        question: RoutingQuestion,
+        deadline: Duration,
+        reply: reply::Sender<Result<RoutingAnswer, Error>>,
     },
     ReadDone {
         seq: OpSeq,

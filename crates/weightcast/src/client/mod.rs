@@ -21,6 +21,7 @@ pub(crate) mod reading;
 pub(crate) mod threads;
 mod updated;
 
+pub use connection::engines::engines;
 pub use connection::record::record;
 pub use connection::status::status;
 pub use connection::why::why;

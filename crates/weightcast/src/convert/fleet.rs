@@ -1,16 +1,27 @@
 //! Questions to the register of a fleet, and its answers.
 
 use weightcast_protocol::engine_update::{
-    FleetAnswer, FleetQuestion, FleetTransaction, FleetVerdict,
+    FleetAnswer, FleetQuestion, FleetTransaction, FleetVerdict, RoutingQuestion,
 };
 use weightcast_protocol::limits::NAME_BYTES;
 use weightcast_protocol::server::FleetError;
 
+use super::fleet_refusal::{refusal, refused_as};
+use super::routing::serving_notice;
 use super::values::{version, version_frame};
 use super::{MalformedMessage, need};
 use crate::wire;
 use crate::wire::fleet_reply::Reply;
 use crate::wire::fleet_request::Question;
+
+/// What is asked about a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AskedFleet {
+    /// Its register.
+    Register(FleetQuestion),
+    /// The table of its routing leases.
+    Routing(RoutingQuestion),
+}
 
 /// To a request.
 pub(crate) fn fleet_request(model: &str, question: FleetQuestion) -> wire::FleetRequest {
@@ -34,21 +45,25 @@ pub(crate) fn fleet_request(model: &str, question: FleetQuestion) -> wire::Fleet
 /// From a request: the model, and what is asked.
 pub(crate) fn fleet_question(
     request: wire::FleetRequest,
-) -> Result<(String, FleetQuestion), MalformedMessage> {
+) -> Result<(String, AskedFleet), MalformedMessage> {
     if request.model.len() > NAME_BYTES {
         return Err(MalformedMessage("the model's name is too long"));
     }
     let question = match need(request.question, "question")? {
-        Question::State(_) => FleetQuestion::State,
-        Question::Number(wire::FleetNumber { key, heard }) => FleetQuestion::Number { key, heard },
+        Question::State(_) => AskedFleet::Register(FleetQuestion::State),
+        Question::Number(wire::FleetNumber { key, heard }) => {
+            AskedFleet::Register(FleetQuestion::Number { key, heard })
+        }
         Question::Decision(of) => {
             let wire::FleetTransaction { driver, number } = need(of.transaction, "transaction")?;
-            FleetQuestion::Verdict {
+            AskedFleet::Register(FleetQuestion::Verdict {
                 transaction: FleetTransaction { driver, number },
                 wanted: verdict(of.wanted)?,
                 version: version(of.version)?,
-            }
+            })
         }
+        Question::Serving(notice) => AskedFleet::Routing(serving_notice(notice)?),
+        Question::Engines(_) => AskedFleet::Routing(RoutingQuestion::Engines),
     };
     Ok((request.model, question))
 }
@@ -62,8 +77,7 @@ pub(crate) fn fleet_reply(told: Result<FleetAnswer, FleetError>) -> wire::FleetR
             version: answer.version.map(version_frame),
             verdict: answer.verdict.map(verdict_frame),
         }),
-        Err(FleetError::Passive) => Reply::Passive(true),
-        Err(FleetError::NoModel { .. }) => Reply::NoModel(true),
+        Err(error) => refusal(error),
     };
     wire::FleetReply { reply: Some(reply) }
 }
@@ -80,8 +94,8 @@ pub(crate) fn fleet_told(
             version: answer.version.map(|of| version(Some(of))).transpose()?,
             verdict: answer.verdict.map(verdict).transpose()?,
         }),
-        Reply::Passive(_) => Err(FleetError::Passive),
-        Reply::NoModel(_) => Err(FleetError::NoModel { model: model.to_owned() }),
+        Reply::Engines(_) => return Err(MalformedMessage("engines, which were not asked for")),
+        refused => Err(refused_as(model, refused)?),
     })
 }
 
@@ -103,8 +117,10 @@ fn verdict(of: i32) -> Result<FleetVerdict, MalformedMessage> {
 #[cfg(test)]
 mod tests {
     use prost::Message;
+    use weightcast_protocol::engine_update::ServingNotice;
     use weightcast_protocol::{Epoch, Version};
 
+    use super::super::routing::routing_request;
     use super::*;
 
     const VERSION: Version = Version { epoch: Epoch(3), number: 4 };
@@ -131,7 +147,7 @@ mod tests {
             let bytes = fleet_request("policy", question).encode_to_vec();
             let heard = wire::FleetRequest::decode(&*bytes).expect("it was encoded");
             let heard = fleet_question(heard).expect("it makes sense");
-            assert_eq!(heard, ("policy".to_owned(), question));
+            assert_eq!(heard, ("policy".to_owned(), AskedFleet::Register(question)));
         }
     }
 
@@ -149,6 +165,30 @@ mod tests {
             let bytes = fleet_reply(told.clone()).encode_to_vec();
             let heard = wire::FleetReply::decode(&*bytes).expect("it was encoded");
             assert_eq!(fleet_told("policy", heard).expect("it makes sense"), told);
+        }
+    }
+
+    #[test]
+    fn a_notice_and_a_question_for_routers_go_over_the_wire_and_come_back_as_they_were() {
+        let notice = |serves| ServingNotice {
+            engine: "http://host:8000".to_owned(),
+            life: u64::MAX,
+            worker: 1,
+            workers: 2,
+            count: 7,
+            serves,
+        };
+        let notices = [None, Some(VERSION)].map(|serves| RoutingQuestion::Serves(notice(serves)));
+        for question in notices.into_iter().chain([RoutingQuestion::Engines]) {
+            let bytes = routing_request("policy", question.clone()).encode_to_vec();
+            let heard = wire::FleetRequest::decode(&*bytes).expect("it was encoded");
+            let heard = fleet_question(heard).expect("it makes sense");
+            assert_eq!(heard, ("policy".to_owned(), AskedFleet::Routing(question)));
+        }
+        for (length, taken) in [(NAME_BYTES, true), (NAME_BYTES + 1, false)] {
+            let named = ServingNotice { engine: "e".repeat(length), ..notice(None) };
+            let named = routing_request("policy", RoutingQuestion::Serves(named));
+            assert_eq!(fleet_question(named).is_ok(), taken);
         }
     }
 
@@ -184,5 +224,9 @@ mod tests {
         assert!(fleet_told("policy", wire::FleetReply { reply: None }).is_err());
         assert!([Some(0), Some(3)].into_iter().all(|of| fleet_told("policy", with(of)).is_err()));
         assert!(fleet_told("policy", with(None)).is_ok());
+        // The answer to the other kind of question.
+        let engines =
+            wire::FleetReply { reply: Some(Reply::Engines(wire::FleetLeases::default())) };
+        assert!(fleet_told("policy", engines).is_err());
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weightcast_protocol::Sum;
-use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
+use weightcast_protocol::engine_update::{
+    FleetAnswer, FleetQuestion, RoutingAnswer, RoutingQuestion,
+};
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::recording::{Recording, RecordingCause, RecordingError};
 use weightcast_protocol::server::{
@@ -49,6 +51,7 @@ pub(super) enum ActorInput {
     Preview([String; 3], oneshot::Sender<Option<Preview>>),
     /// Model, and what the register of its fleet is asked.
     AskFleet(String, FleetQuestion, oneshot::Sender<Result<FleetAnswer, FleetError>>),
+    AskRouting(String, RoutingQuestion, oneshot::Sender<Result<RoutingAnswer, FleetError>>),
 }
 
 /// The actor's end of one stream. Dropping it ends the stream.
@@ -218,6 +221,9 @@ fn handle(
         }
         ActorInput::AskFleet(model, question, reply) => {
             let _ = reply.send(machine.ask_fleet(now, &model, question));
+        }
+        ActorInput::AskRouting(model, question, reply) => {
+            let _ = reply.send(machine.ask_routing(now, &model, question));
         }
     }
 }

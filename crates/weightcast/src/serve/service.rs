@@ -22,8 +22,8 @@ use super::status;
 use super::transfers::{self, Sent, Transfers, Turns};
 use super::visitor::VisitorCard;
 use crate::convert::{
-    client_message, content_digest, fleet_question, fleet_reply, inspect_reply, inspected,
-    preview_frame, sum, term_proof, term_proof_frame,
+    AskedFleet, client_message, content_digest, fleet_question, fleet_reply, inspect_reply,
+    inspected, preview_frame, routing_reply, sum, term_proof, term_proof_frame,
 };
 use crate::limits::{CLIENT_FRAME_BYTES, FRAME_BYTES, TRANSFER_PATIENCE};
 use crate::manifest;
@@ -264,8 +264,14 @@ impl ReferenceServer for Service {
         request: Request<wire::FleetRequest>,
     ) -> Result<Response<wire::FleetReply>, Status> {
         let (model, question) = fleet_question(request.into_inner()).map_err(invalid)?;
-        let told = self.ask(|reply| ActorInput::AskFleet(model, question, reply)).await?;
-        Ok(Response::new(fleet_reply(told)))
+        Ok(Response::new(match question {
+            AskedFleet::Register(question) => {
+                fleet_reply(self.ask(|reply| ActorInput::AskFleet(model, question, reply)).await?)
+            }
+            AskedFleet::Routing(question) => routing_reply(
+                self.ask(|reply| ActorInput::AskRouting(model, question, reply)).await?,
+            ),
+        }))
     }
 
     async fn dial_back(

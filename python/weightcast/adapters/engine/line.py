@@ -29,8 +29,8 @@ class Client(Protocol):
     def init_weight_transfer_engine(self, init_info: Json) -> None:
         """Has the engine join the job."""
 
-    def on_workers(self, method: str, *arguments: Any) -> list[Any]:
-        """Calls a method on all workers, and returns their answers."""
+    def workers(self) -> int:
+        """How many workers the engine has."""
 
     def order(self, order: Json) -> list[Json | None]:
         """Brings an order to all workers: the answers of `Orders.order`, None of one that has not joined a
@@ -94,7 +94,7 @@ class EngineLine:
     def count(self) -> int:
         """How many workers the engine has: as it answered last."""
         if self._count is None:
-            self._count = len(self._client.on_workers("weightcast_state"))
+            self._count = self._client.workers()
         return self._count
 
     def bring(self, order: Json) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ... import _core
+from .routing import Notices
 from .shard import EngineShard
 
 log = logging.getLogger("weightcast")
@@ -37,6 +38,9 @@ class Host(Protocol):
     def before_fetch(self) -> None:
         """Raises if the engine cannot take a version now."""
 
+    def before_install(self) -> None:
+        """Raises if the engine cannot take a version now; waits for work that still reads the parameters."""
+
     def after_install(self) -> None:
         """What the engine needs once parameters have changed."""
 
@@ -54,13 +58,22 @@ class Orders:
         #: Why the last step failed.
         self._error: str | None = None
         self._gate = self._new_gate()
+        self._notices = _notices(host)
+        self._notice()
 
-    def renew(self) -> None:
+    @property
+    def life(self) -> int:
+        """The engine's life."""
+        return self._life
+
+    def renew(self, life: int | None = None) -> None:
         """What the worker holds has changed without orders (an update by calls, a sleep): from now on orders
-        for what it was have no effect. The engine serves if it holds whole weights. All workers call."""
-        self._life += 1
+        for what it was have no effect, since the engine has another life (by default the next one). The
+        engine serves if it holds whole weights. All workers call."""
+        self._life = self._life + 1 if life is None else life
         self._fetching = self._asked = None
         self._gate = self._new_gate()
+        self._notice()
 
     def _new_gate(self) -> _core.EngineGate:
         shard = self._host.shard()
@@ -75,14 +88,14 @@ class Orders:
         says why a step failed."""
         self._settle()
         self._gate.handle_order(json.dumps(order))
-        return self._obey()
+        return self._obeyed()
 
     def performed(self, attempt: Json, failure: str | None) -> Json:
         """The client has taken the step that it was asked for, or could not (`failure`: why)."""
         asked, self._asked = self._asked, None
         if asked is not None and asked["attempt"] == attempt:
             self._finish(asked, None if failure is None else _core.WeightcastError(failure))
-        return self._obey()
+        return self._obeyed()
 
     def may_serve(self) -> bool:
         """Whether the worker may run its model."""
@@ -96,6 +109,22 @@ class Orders:
     def slept(self) -> None:
         """The worker's memory is about to go: until `renew`, orders are refused."""
         self._gate.handle_slept()
+        self._notice()
+
+    def close(self) -> None:
+        """No orders come any more; routers are told that nothing is served."""
+        self._notices.say(self._life, None)
+        self._notices.close()
+
+    def _notice(self) -> None:
+        """Tells routers what the worker serves now."""
+        serves = self.report()["ready"] if self.may_serve() else None
+        self._notices.say(self._life, serves)
+
+    def _obeyed(self) -> Json:
+        said = self._obey()
+        self._notice()
+        return said
 
     def _obey(self) -> Json:
         """Takes the steps that the gate lets through; what there is to say then."""
@@ -160,6 +189,18 @@ def failure_of(error: Exception) -> str:
     return next((name for kind, name in kinds if isinstance(error, kind)), "engine")
 
 
+def _notices(host: Host) -> Notices:
+    """By whichever handle the worker has: a worker whose group has ended joins again with another one."""
+    shard = host.shard()
+    replica = shard.replica
+
+    def ask(question: str, deadline: float) -> str:
+        return str(host.shard().handle._core.ask_routing(question, deadline))
+
+    name = shard.settings.address or replica.name
+    return Notices(ask, name, replica.shard, replica.num_shards)
+
+
 def _newest_driver(shard: EngineShard) -> int:
     """The newest driver that the register has numbered: earlier ones have no say. 0 if it does not answer:
     then the next driver's question orders them."""
@@ -198,8 +239,7 @@ def _fetch(host: Host, order: Json) -> bool:
 
 
 def _begin(host: Host, order: Json) -> None:
-    # They may have come since the fetch.
-    host.before_fetch()
+    host.before_install()
 
 
 def _install(host: Host, order: Json) -> None:

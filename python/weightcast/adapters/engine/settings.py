@@ -47,6 +47,8 @@ class Settings:
     draft: str | None = None
     #: What will be published, as `{name: [shape, dtype]}`: names are matched before the first version.
     catalog: Mapping[str, Any] | None = None
+    #: The engine's address as routers know it (`weightcast.engines`); by default this engine's name.
+    address: str | None = field(default=None, compare=False)
     #: Seconds for joining the job, and for each fetch that gives no deadline of its own.
     deadline: float = 60.0
 

@@ -161,6 +161,11 @@ class EngineShard:
         return {"epoch": self._run, "number": self._installed}
 
     @property
+    def replica(self) -> Replica:
+        """The engine's name in the job, and which of its workers this one is."""
+        return self._replica
+
+    @property
     def handle(self) -> Handle:
         """The handle of this worker."""
         return self._handle

@@ -41,7 +41,8 @@ class HTTPEngine(Routes):
         self._extension = extension
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Has the engine join the job."""
+        """Has the engine join the job. Routers know it by this address, unless `init_info` has another."""
+        init_info = init_info | {"address": init_info.get("address") or self.base_url}
         if self._extension:
             self.on_workers("weightcast_join", init_info)
         else:
@@ -73,6 +74,10 @@ class HTTPEngine(Routes):
     def stamp(self, weight_version: str) -> None:
         """Stamps what the engine generates with a version."""
         self.ask("POST", "update_weight_version", {"new_version": weight_version})
+
+    def workers(self) -> int:
+        """How many workers the engine has."""
+        return len(self.on_workers("weightcast_state"))
 
     def order(self, order: dict[str, Any]) -> list[dict[str, Any] | None]:
         """Brings an order of a fleet's driver to all workers; see `adapters.engine.orders`."""

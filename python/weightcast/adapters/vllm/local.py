@@ -31,6 +31,10 @@ class LocalEngine:
         self._llm.finish_weight_update(weight_version)
         self._llm.reset_prefix_cache()
 
+    def workers(self) -> int:
+        """How many workers the engine has."""
+        return len(self.on_workers("weightcast_state"))
+
     def order(self, order: dict[str, Any]) -> list[dict[str, Any] | None]:
         """Brings an order of a fleet's driver to all workers; see `adapters.engine.orders`."""
         return self.on_workers("weightcast_order", order)

@@ -80,7 +80,7 @@ class WeightcastEngine(WeightTransferEngine):
         draft = draft_of(self.vllm_config, self.draft_model, init_info)
         self._refuse_moving_experts(init_info)
         replica = replica_of(self.vllm_config, init_info)
-        self.orders = None
+        self._close_orders()
         self._shard = EngineShard(
             init_info, replica, self._read(init_info, draft), **self._carried_over(init_info)
         )
@@ -108,6 +108,10 @@ class WeightcastEngine(WeightTransferEngine):
 
     def before_fetch(self) -> None:
         """Raises if the engine cannot take a version now."""
+        self._refuse_adapters()
+
+    def before_install(self) -> None:
+        """Adapters may have come since the fetch."""
         self._refuse_adapters()
 
     def after_install(self) -> None:
@@ -233,8 +237,14 @@ class WeightcastEngine(WeightTransferEngine):
 
     def _leave(self) -> None:
         if self._shard is not None:
-            self._left, self._shard, self.orders = self._shard, None, None
+            self._close_orders()
+            self._left, self._shard = self._shard, None
             self._left.close()
+
+    def _close_orders(self) -> None:
+        if self.orders is not None:
+            self.orders.close()
+            self.orders = None
 
     @staticmethod
     def trainer_send_weights(*arguments: Any, **named: Any) -> None:

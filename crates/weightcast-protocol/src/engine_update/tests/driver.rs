@@ -38,14 +38,14 @@ struct DriverRig {
     /// The step at which the caller cancels.
     cancel_at: Option<UpdateStep>,
     /// The register is lost when it is asked for a verdict, before or after it has written one; another takes its place.
-    lost_at_verdict: Option<Heard>,
+    lost_at_verdict: Option<RegisterHeard>,
     steps: Vec<(u32, UpdateStep)>,
     fleets: Vec<FleetEnd>,
 }
 
 /// What a register that is lost has heard of the last question.
 #[derive(Clone, Copy, PartialEq)]
-enum Heard {
+enum RegisterHeard {
     Nothing,
     Question,
 }
@@ -104,7 +104,7 @@ impl DriverRig {
                         self.lost_at_verdict = None;
                         self.register = FleetRegister::new(8, Safeguards::default());
                     }
-                    if lost == Some(Heard::Question) {
+                    if lost == Some(RegisterHeard::Question) {
                         assert_eq!(heard.verdict, Some(FleetVerdict::Commit));
                         continue; // the answer is lost with the register
                     }
@@ -190,7 +190,7 @@ fn a_number_that_nobody_drives_by_stops_no_driver() {
 /// The next register says at once that it does not know, and nobody waits for the one that is lost.
 #[test]
 fn engines_do_not_stand_still_for_a_register_that_is_lost_at_the_verdict() {
-    for heard in [Heard::Nothing, Heard::Question] {
+    for heard in [RegisterHeard::Nothing, RegisterHeard::Question] {
         let mut rig = DriverRig::new(2);
         let mut driver = FleetDriver::new(config(1));
         rig.bring(&mut driver, Some(version(1)));
@@ -199,7 +199,7 @@ fn engines_do_not_stand_still_for_a_register_that_is_lost_at_the_verdict() {
         assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Done));
         assert_eq!(rig.serve(), [Some(version(2)); 2]);
         assert_eq!(rig.fleets[1..], [FleetEnd::InDoubt, FleetEnd::Aborted, FleetEnd::Committed]);
-        let asks = if heard == Heard::Nothing { Span(0) } else { config(1).ask_every };
+        let asks = if heard == RegisterHeard::Nothing { Span(0) } else { config(1).ask_every };
         assert_eq!(rig.now, before + asks);
     }
 }

@@ -5,6 +5,7 @@ mod driver;
 mod fleet;
 mod gate;
 mod register;
+mod routing;
 mod update;
 
 use crate::engine_update::{

@@ -1,4 +1,4 @@
-//! Questions to the register of a fleet: the engines that serve one model.
+//! Questions to the register of a fleet (the engines that serve one model), and to the table of its routing leases.
 //!
 //! The register is the model's: made at the first question, forgotten with the model, and at the end of the server's term.
 //! Then the next register has another life, and says of everything before that it does not know
@@ -6,8 +6,14 @@
 
 use thiserror::Error;
 
-use crate::engine_update::{FleetAnswer, FleetQuestion, FleetRegister};
+use crate::Time;
+use crate::engine_update::{
+    FleetAnswer, FleetQuestion, FleetRegister, RoutingAnswer, RoutingError, RoutingQuestion,
+    RoutingTable,
+};
+use crate::limits::ROUTING_LEASE;
 use crate::server::Server;
+use crate::server::stores::model::Model;
 
 /// Why a question to a fleet's register has no answer. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,6 +27,9 @@ pub enum FleetError {
         /// The model that was asked about.
         model: String,
     },
+    /// The table of routing leases does not take the notice.
+    #[error(transparent)]
+    Routing(#[from] RoutingError),
 }
 
 impl Server {
@@ -36,7 +45,7 @@ impl Server {
     ) -> Result<FleetAnswer, FleetError> {
         let own = self.terms.acting().ok_or(FleetError::Passive)?;
         let Some(of) = self.models.get_mut(model) else {
-            return Err(FleetError::NoModel { model: model.to_owned() });
+            return Err(no_model(model));
         };
         let register = of.fleet.get_or_insert_with(|| {
             let life = self.numbers.next_register(self.config.life, own.term);
@@ -44,4 +53,28 @@ impl Server {
         });
         Ok(register.answer(question))
     }
+
+    /// Tells or asks the table of a fleet's routing leases. The table is as short-lived as the register; engines tell the
+    /// next one within a lease.
+    ///
+    /// # Errors
+    /// The server is passive, nobody is in the model, or the table does not take the notice.
+    pub fn ask_routing(
+        &mut self,
+        now: Time,
+        model: &str,
+        question: RoutingQuestion,
+    ) -> Result<RoutingAnswer, FleetError> {
+        self.terms.acting().ok_or(FleetError::Passive)?;
+        let safeguards = self.config.safeguards;
+        let of = self.models.get_mut(model).ok_or_else(|| no_model(model))?;
+        let Model { fleet, routing, .. } = of;
+        let version = fleet.as_ref().and_then(FleetRegister::version);
+        let table = routing.get_or_insert_with(|| RoutingTable::new(ROUTING_LEASE, safeguards));
+        Ok(table.answer(now, version, question)?)
+    }
+}
+
+fn no_model(model: &str) -> FleetError {
+    FleetError::NoModel { model: model.to_owned() }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine_update::FleetRegister;
+use crate::engine_update::{FleetRegister, RoutingTable};
 use crate::limits::DEPARTED;
 use crate::message::Listing;
 use crate::server::stores::observed::Observed;
@@ -45,6 +45,8 @@ pub(in crate::server) struct Model {
     pub(in crate::server) seeding: Seeding,
     /// The register of the fleet that serves this model, once somebody has asked it.
     pub(in crate::server) fleet: Option<FleetRegister>,
+    /// Which engines of that fleet serve what, once somebody has said so or asked.
+    pub(in crate::server) routing: Option<RoutingTable>,
     /// The last listing that was made; valid while its revision is the model's.
     #[serde(skip)]
     pub(in crate::server) listed: Option<Arc<Listing>>,

@@ -152,5 +152,6 @@ impl UpdateWorld {
             let state = format!("{:?}, in place: {in_place}", it.report());
             self.observe(&UpdateFact::Over { engine, serves, wanted, state: &state });
         }
+        self.look_at_routing_at_the_end();
     }
 }

@@ -59,6 +59,7 @@ impl UpdateWorld {
         }
         self.tell(|| format!("{at:?}: starts with {holds:?}, after driver {newest}"));
         self.plan_in(TICK, UpdateEvent::Pass(at));
+        self.plan_in(TICK, UpdateEvent::Notices(at));
         for (worker, from, order) in waiting {
             self.reach(UpdatePoint::OrderWaited);
             self.send_order(from, at, worker, order);
@@ -110,6 +111,7 @@ impl UpdateWorld {
         if engine.may_serve() && !engine.is_wedged(self.now) {
             self.generate(at);
         }
+        self.notice_changes(at);
         self.engine_timers(at);
         self.plan_in(TICK, UpdateEvent::Pass(at));
     }

@@ -7,5 +7,6 @@ mod generating;
 mod looking;
 mod ordering;
 mod planning;
+mod routing;
 mod striking;
 mod wires;

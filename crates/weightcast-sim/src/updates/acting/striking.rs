@@ -1,11 +1,11 @@
 //! Faults, and their end.
 
-use weightcast_protocol::engine_update::{DriverInput, FleetRegister};
+use weightcast_protocol::engine_update::{DriverInput, FleetRegister, RoutingTable};
 use weightcast_protocol::{Span, Time};
 
 use crate::updates::options::UpdateFault;
 use crate::updates::parts::queue::UpdateEvent;
-use crate::updates::world::UpdateWorld;
+use crate::updates::world::{ROUTING_LEASE, UpdateWorld};
 
 impl UpdateWorld {
     /// A fault strikes; its victim is drawn.
@@ -74,6 +74,7 @@ impl UpdateWorld {
     fn lose_register(&mut self) {
         self.register_lives += 1;
         self.register = FleetRegister::new(self.register_lives, self.options.safeguards);
+        self.routing = RoutingTable::new(ROUTING_LEASE, self.options.safeguards);
     }
 
     fn kill_engine(&mut self, engine: usize, span: Span) {

@@ -25,7 +25,7 @@ impl UpdateWorld {
         Some(Span(self.rng.between(500, most.max(500)) * 1_000))
     }
 
-    fn is_lost(&mut self) -> bool {
+    pub(super) fn is_lost(&mut self) -> bool {
         let lost = self.options.lost;
         self.rng.chance(lost)
     }

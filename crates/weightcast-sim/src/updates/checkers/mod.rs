@@ -7,6 +7,7 @@ mod e4;
 mod e5;
 mod e6;
 mod e7;
+mod e8;
 
 use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
@@ -61,6 +62,11 @@ pub(super) enum UpdateFact<'a> {
     DoubtsEarly { engine: usize, step: UpdateStep },
     /// No driver has come for long after the faults, and an engine that could go on by itself has not.
     Abandoned { engine: usize, transaction: FleetTransaction },
+    /// A router is told that it may send requests to an engine. `served`: every worker of the named life has served the
+    /// version, whole, within the last lease. `fleet`: the version that all engines are to serve.
+    Admitted { engine: &'a str, version: u64, served: bool, fleet: Option<u64> },
+    /// The world is over: whether a router is told that it may send requests to an engine.
+    OverRouted { engine: usize, admitted: bool },
     /// The world is over: what an engine serves, if it serves, and what it should.
     Over { engine: usize, serves: Option<u64>, wanted: u64, state: &'a str },
 }
@@ -84,5 +90,6 @@ pub(super) fn update_checkers() -> Vec<Box<dyn UpdateChecker>> {
         Box::new(e5::TrueOutcome),
         Box::new(e6::DoubtEnds),
         Box::new(e7::Fenced::default()),
+        Box::new(e8::AdmittedWhole),
     ]
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
-    FleetAnswer, FleetQuestion, StepAnswer, StepOrder, UpdateAttempt,
+    FleetAnswer, FleetQuestion, ServingNotice, StepAnswer, StepOrder, UpdateAttempt,
 };
 
 use crate::updates::options::UpdateFault;
@@ -44,6 +44,10 @@ pub(crate) enum UpdateEvent {
     Ask { from: UpdateAsker, question: FleetQuestion },
     /// The register's word arrives.
     Told { to: UpdateAsker, asked: FleetQuestion, answer: FleetAnswer },
+    /// A worker's notice arrives at the table of routing leases.
+    Notice(Box<ServingNotice>),
+    /// The workers of an engine say what they serve.
+    Notices(EngineLife),
     /// A worker makes the next change of its step.
     Change { at: EngineLife, worker: u32, attempt: UpdateAttempt },
     /// An engine runs a forward pass, and looks at its timers.

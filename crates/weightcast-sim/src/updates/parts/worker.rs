@@ -49,6 +49,9 @@ pub(crate) struct SimWorker {
     pub(crate) spoils_staging: bool,
     /// The parameters were written in this life.
     pub(crate) written: bool,
+    /// How often the worker has said what it serves, and what it said last.
+    pub(crate) notices: u64,
+    pub(crate) noticed: Option<Option<u64>>,
     /// Something is missing: the prompt's cache outlives updates.
     pub(crate) keeps_prefix: bool,
 }
@@ -68,6 +71,8 @@ impl SimWorker {
             flips: false,
             spoils_staging: false,
             written: false,
+            notices: 0,
+            noticed: None,
             keeps_prefix: false,
         }
     }

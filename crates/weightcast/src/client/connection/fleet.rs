@@ -1,4 +1,4 @@
-//! Questions to the register of a fleet, asked of the server that acts.
+//! Questions to the register of a fleet and to the table of its routing leases, asked of the server that acts.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -6,17 +6,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use weightcast_protocol::CallError;
-use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
+use weightcast_protocol::engine_update::{
+    FleetAnswer, FleetQuestion, RoutingAnswer, RoutingQuestion,
+};
 use weightcast_protocol::server::FleetError;
 
 use super::grpc::CONNECT;
 use super::{PAUSE, PAUSE_MAX, ServerConnection};
-use crate::convert::{fleet_request, fleet_told};
+use crate::convert::{MalformedMessage, fleet_request, fleet_told, routing_request, routing_told};
 use crate::error::Error;
-use crate::wire::FleetRequest;
+use crate::wire::{FleetReply, FleetRequest};
 
 /// An answer or an error that asking again would not change; or an error that may pass.
-type FleetAsked = ControlFlow<Result<FleetAnswer, Error>, Error>;
+type FleetAsked<A> = ControlFlow<Result<A, Error>, Error>;
+
+/// What a reply about a model says.
+type FleetDecoder<A> = fn(&str, FleetReply) -> Result<Result<A, FleetError>, MalformedMessage>;
 
 impl ServerConnection {
     /// Asks the register of a model's fleet, until a server that acts has answered: meanwhile the session turns to that
@@ -30,12 +35,46 @@ impl ServerConnection {
         question: FleetQuestion,
         deadline: Duration,
     ) -> Result<FleetAnswer, Error> {
-        let request = fleet_request(model, question);
+        self.ask_until(&fleet_request(model, question), fleet_told, deadline).await
+    }
+
+    /// Tells or asks the table of routing leases, in the same way.
+    ///
+    /// # Errors
+    /// As [`ServerConnection::ask_fleet`]; [`CallError::Misuse`] if the table does not take a notice.
+    pub(crate) async fn ask_routing(
+        &self,
+        model: &str,
+        question: RoutingQuestion,
+        deadline: Duration,
+    ) -> Result<RoutingAnswer, Error> {
+        self.ask_until(&routing_request(model, question), routing_told, deadline).await
+    }
+
+    /// The same, of the server that the connection leads to now, once.
+    pub(super) async fn engines_once(
+        &self,
+        model: &str,
+        left: Duration,
+    ) -> Result<RoutingAnswer, Error> {
+        let request = routing_request(model, RoutingQuestion::Engines);
+        match self.ask_once(&request, routing_told, left).await {
+            ControlFlow::Break(said) => said,
+            ControlFlow::Continue(failed) => Err(failed),
+        }
+    }
+
+    async fn ask_until<A>(
+        &self,
+        request: &FleetRequest,
+        told: FleetDecoder<A>,
+        deadline: Duration,
+    ) -> Result<A, Error> {
         let until = Instant::now() + deadline;
         let mut pause = PAUSE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let failed = match self.ask_fleet_once(&request, left).await {
+            let failed = match self.ask_once(request, told, left).await {
                 ControlFlow::Break(said) => return said,
                 ControlFlow::Continue(failed) => failed,
             };
@@ -47,7 +86,12 @@ impl ServerConnection {
         }
     }
 
-    async fn ask_fleet_once(&self, request: &FleetRequest, left: Duration) -> FleetAsked {
+    async fn ask_once<A>(
+        &self,
+        request: &FleetRequest,
+        told: FleetDecoder<A>,
+        left: Duration,
+    ) -> FleetAsked<A> {
         // Not longer than it takes to find another server.
         let patience = left.min(CONNECT);
         let reply = self.current().1.fleet(request.clone());
@@ -57,7 +101,7 @@ impl ServerConnection {
                 ControlFlow::Continue(self.unreachable(&late))
             }
             Ok(Err(status)) => self.refused_to_ask(&status),
-            Ok(Ok(reply)) => match fleet_told(&request.model, reply) {
+            Ok(Ok(reply)) => match told(&request.model, reply) {
                 Err(malformed) => ControlFlow::Break(Err(Error::Bug(malformed.to_string()))),
                 Ok(Ok(answer)) => ControlFlow::Break(Ok(answer)),
                 Ok(Err(passive @ FleetError::Passive)) => {
@@ -68,11 +112,14 @@ impl ServerConnection {
                 Ok(Err(none @ FleetError::NoModel { .. })) => {
                     ControlFlow::Continue(Error::misuse(none.to_string()))
                 }
+                Ok(Err(refused @ FleetError::Routing(_))) => {
+                    ControlFlow::Break(Err(Error::misuse(refused.to_string())))
+                }
             },
         }
     }
 
-    fn refused_to_ask(&self, status: &Status) -> FleetAsked {
+    fn refused_to_ask<A>(&self, status: &Status) -> FleetAsked<A> {
         match status.code() {
             Code::Unimplemented => {
                 let reason =

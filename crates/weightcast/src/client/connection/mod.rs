@@ -2,9 +2,10 @@
 //! questions.
 //!
 //! Each server is reached through a `port`; `grpc` is the port of real servers. `status` asks a
-//! server what it knows, `why` what a replica waits for, `fleet` the register of a fleet; `questions` are those of the
+//! server what it knows, `why` what a replica waits for, `fleet` the register of a fleet, `engines` the engines of a fleet; `questions` are those of the
 //! doctor.
 
+pub(crate) mod engines;
 mod fleet;
 mod grpc;
 pub(super) mod port;

@@ -192,6 +192,15 @@ impl Control {
                     let _ = reply.send(connection.ask_fleet(&model, question, deadline).await);
                 });
             }
+            Event::AskRouting { reply, .. } if self.over => {
+                let _ = reply.send(Err(self.gone().into()));
+            }
+            Event::AskRouting { model, question, deadline, reply } => {
+                let connection = self.connection.clone();
+                tokio::spawn(async move {
+                    let _ = reply.send(connection.ask_routing(&model, question, deadline).await);
+                });
+            }
             Event::Record { reply } => {
                 let _ = reply.send(self.session.write(RecordingCause::Asked));
             }

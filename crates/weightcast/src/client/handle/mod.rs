@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::Span;
 use tracing::field::Empty;
-use weightcast_protocol::engine_update::{FleetAnswer, FleetQuestion};
+use weightcast_protocol::engine_update::{
+    FleetAnswer, FleetQuestion, RoutingAnswer, RoutingQuestion,
+};
 use weightcast_protocol::message::{Answer, Call, Listing};
 use weightcast_protocol::{CallError, Condition, Selector, Version};
 use weightcast_transport::Reading;
@@ -315,6 +317,22 @@ impl ShardHandle {
         let (reply, answer) = reply::channel();
         let model = self.model.clone();
         self.send(Event::AskFleet { model, question, deadline, reply })?;
+        self.receive(&answer, None)?.ok_or_else(|| Error::misuse("the handle is closed"))?
+    }
+
+    /// Tells the table of the fleet's routing leases what a worker of an engine serves, or asks for all engines. The table
+    /// is the reference server's too, and is asked again in the same way.
+    ///
+    /// # Errors
+    /// Those of [`ShardHandle::ask_fleet`]; [`CallError::Misuse`] if the table does not take the notice.
+    pub fn ask_routing(
+        &self,
+        question: RoutingQuestion,
+        deadline: Duration,
+    ) -> Result<RoutingAnswer, Error> {
+        let (reply, answer) = reply::channel();
+        let model = self.model.clone();
+        self.send(Event::AskRouting { model, question, deadline, reply })?;
         self.receive(&answer, None)?.ok_or_else(|| Error::misuse("the handle is closed"))?
     }
 

@@ -15,8 +15,8 @@ use weightcast_protocol::{ConnectionId, ContentDigest, Span, Time};
 
 use crate::client::connection::port::{ControlPort, Incoming, Requested};
 use crate::convert::{
-    ByteMeter, Encoder, fleet_question, fleet_reply, inspect_reply, inspected, sum, term_proof,
-    term_proof_frame,
+    AskedFleet, ByteMeter, Encoder, fleet_question, fleet_reply, inspect_reply, inspected, sum,
+    term_proof, term_proof_frame,
 };
 use crate::wire::{
     ClientFrame, FleetReply, FleetRequest, GetManifestRequest, InspectRequest, ManifestPage, Page,
@@ -261,6 +261,9 @@ impl ControlPort for VirtualPort {
     fn fleet(&self, request: FleetRequest) -> Requested<FleetReply> {
         self.answer(|server, _| {
             let (model, question) = fleet_question(request).expect("a question");
+            let AskedFleet::Register(question) = question else {
+                return Err(Status::unimplemented("no test asks for engines here"));
+            };
             Ok(fleet_reply(server.ask_fleet(&model, question)))
         })
     }

@@ -360,6 +360,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Event::AwaitEnd { .. } => "await end",
         Event::Record { .. } => "record",
         Event::AskFleet { .. } => "ask fleet",
+        Event::AskRouting { .. } => "ask routing",
         Event::ReadDone { .. } => "read done",
         Event::Installed { .. } => "installed",
     }
