@@ -71,7 +71,8 @@ class Engine:
     record_weight_version_change = Scheduler.record_weight_version_change
 
     def __init__(self, model: nn.Module) -> None:
-        self._engine_paused, self._pause_started_at, self._pause_intervals = False, None, []
+        self.__dict__["_engine_paused"] = False
+        self._pause_started_at, self._pause_intervals = None, []
         self.enable_overlap = self.enable_overlap_mlx = False
         self.running_batch = SimpleNamespace(reqs=[], batch_is_full=False)
         self.last_batch = self.chunked_req = self.decode_offload_manager = None
@@ -107,6 +108,16 @@ class Engine:
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    @property
+    def _engine_paused(self) -> bool:
+        """As of the scheduler's own class, by whatever weightcast has put there."""
+        watched = getattr(Scheduler, "_engine_paused", None)
+        return bool(self.__dict__["_engine_paused"] if watched is None else watched.fget(self))
+
+    @_engine_paused.setter
+    def _engine_paused(self, asked: bool) -> None:
+        self.__dict__["_engine_paused"] = asked
 
     def collect_inflight_reqs(self) -> set:
         return set()

@@ -20,7 +20,7 @@ def rank(at: int, directory: str) -> None:
     group: Any = type("Group", (), {"cpu_group": torch.distributed.group.WORLD})()
     engine.runtime_context.get_parallel().override_permanently(tp_group=group)
     error = LONG if at == 1 else None
-    report.gathered(report.Report(error, {"installed": at, "incomplete": error, "failed": error}))
+    report.gathered(report.Report(error, {"installed": at, "incomplete": error, "failed": error}, at == 0))
     (Path(directory) / str(at)).write_text(json.dumps(report._answer))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
@@ -32,6 +32,6 @@ def test_an_error_of_any_rank_is_the_answer(tmp_path: Path) -> None:
     assert not done
     assert json.loads((tmp_path / "1").read_text()) == [done, message]
     first, second = json.loads(message)["ranks"]
-    assert first == {"error": None, "state": {"installed": 0, "incomplete": None, "failed": None}}
-    assert second["state"]["installed"] == 1
+    assert first == {"error": None, "state": {"installed": 0, "incomplete": None, "failed": None}, "serves": True, "said": None}
+    assert second["state"]["installed"] == 1 and not second["serves"]
     assert len(second["error"]) > 100 and LONG.startswith(second["error"])

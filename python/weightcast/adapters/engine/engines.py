@@ -1,6 +1,6 @@
 """The engines of a trainer, updated together by plain calls: all of them serve the new version, or all the
 old one, unless the trainer is lost in between. For engines whose workers take no orders (see `fleet`): of
-vLLM's own clients, SGLang's, LoRA slots, and for bytes that land in place.
+vLLM's own clients, LoRA slots, and for bytes that land in place.
 """
 
 import logging

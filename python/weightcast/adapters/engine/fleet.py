@@ -31,8 +31,14 @@ RETRIES = 1
 #: In times of a step's deadline: how long others are kept from an engine that stands still, and when the work
 #: on a version is given up.
 HOLD, PATIENCE = 12, 48
-#: The machines' names of vLLM's modes. Another mode of an engine counts as `Abort`: caches are dropped.
-MODES: dict[str, Any] = {"abort": "Abort", "wait": "Wait", "keep": {"Keep": {"mixed": False}}}
+#: The machines' names of the engines' modes: vLLM's three, and SGLang's `in_place`, in which requests go on
+#: with the caches that they have. Another mode (`retract`) counts as `Abort`: caches are dropped.
+MODES: dict[str, Any] = {
+    "abort": "Abort",
+    "wait": "Wait",
+    "keep": {"Keep": {"mixed": False}},
+    "in_place": {"Keep": {"mixed": True}},
+}
 
 #: Asks the register: a `FleetQuestion` as JSON, and a deadline in seconds.
 Ask = Callable[[str, float], str]

@@ -60,8 +60,10 @@ class SGLangEngine(Routes):
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
         """Has the engine join the job; `init_info` has the fields of `adapters.engine.Settings`."""
         self._ranks = self._tensor_parallel()
+        # Routers know it by this address.
+        settings = init_info | {"address": init_info.get("address") or self.base_url}
         self._tell("watch")
-        self._tell("join", settings=init_info, instance=self._instance)
+        self._tell("join", settings=settings, instance=self._instance, life=secrets.randbits(62))
 
     def start_weight_update(self) -> None:
         """Begins an update."""
@@ -78,14 +80,55 @@ class SGLangEngine(Routes):
         with the version. Paused `in_place`, the requests under way and the cache keep what the old version
         computed."""
         self._tell("install")
-        if self._paused == "abort":
-            self.ask("POST", f"flush_cache?timeout={FLUSHING}")
-        elif self._paused == "retract":
-            # The queue is not empty: SGLang, asked to wait until it is, would wait in vain.
-            self.ask("POST", "flush_cache")
+        if self._paused in ("abort", "retract"):
+            self.invalidate()
         if weight_version is not None:
-            stamp = {"new_version": weight_version, "abort_all_requests": False}
-            self.ask("POST", "update_weight_version", stamp)
+            self.stamp(weight_version)
+
+    def workers(self) -> int:
+        """How many ranks the engine has."""
+        return self._joined_ranks()
+
+    def order(self, order: dict[str, Any]) -> list[dict[str, Any] | None]:
+        """Brings an order of a fleet's driver to all ranks; see `adapters.engine.orders`."""
+        try:
+            return [rank["said"] for rank in self._tell("order", order=order)]
+        except StartedAgain:
+            return [None] * self._joined_ranks()
+
+    def performed(self, attempt: dict[str, Any], failure: str | None) -> list[dict[str, Any]]:
+        """Tells all ranks that the engine has taken a step, or could not."""
+        return [rank["said"] for rank in self._tell("performed", attempt=attempt, failure=failure)]
+
+    def invalidate(self) -> None:
+        """Drops what the engine has computed with other weights."""
+        # After `abort` the last requests may still be ending. After `retract` the queue is not empty: SGLang,
+        # asked to wait until it is, would wait in vain.
+        waiting = f"?timeout={FLUSHING}" if self._paused == "abort" else ""
+        self.ask("POST", f"flush_cache{waiting}")
+
+    def stamp(self, weight_version: str) -> None:
+        """Stamps what the engine generates with a version."""
+        stamp = {"new_version": weight_version, "abort_all_requests": False}
+        self.ask("POST", "update_weight_version", stamp)
+
+    def release(self) -> None:
+        """Has an engine that an interrupted update has left go on with the whole weights that it holds, where
+        no trainer will come."""
+        self._ranks = self._ranks or self._tensor_parallel()
+        self._tell("release")
+        self.resume()
+
+    def take(self, holder: str, seconds: float) -> None:
+        """Nothing: nobody else exchanges weights of SGLang's engines."""
+
+    def give_back(self, holder: str) -> None:
+        """Nothing."""
+
+    def paused(self) -> bool:
+        """Whether generation was stopped by `pause`, and not resumed. SGLang does not say whether somebody
+        else has done so."""
+        return self._paused is not None
 
     def pause(self, mode: str = "abort") -> None:
         """Stops generation: `abort` ends running requests, `retract` takes them back into the queue to be
@@ -103,7 +146,7 @@ class SGLangEngine(Routes):
 
     def states(self) -> list[EngineState]:
         """What the parameters of each rank hold."""
-        return self._tell("state")
+        return _states(self._tell("state"))
 
     def leave(self) -> None:
         """Has the engine leave the job. Its parameters stay as they are."""
@@ -121,28 +164,32 @@ class SGLangEngine(Routes):
             raise _core.Misuse(f"{self.base_url}: start the server with --custom-weight-loader {LOADER}")
         return int(info["tp_size"])
 
-    def _tell(self, do: str, **named: Any) -> list[EngineState]:
-        """Asks all ranks, and has the engine generate on afterwards, unless it was paused before or a
-        rank's parameters are no whole version."""
+    def _joined_ranks(self) -> int:
         if self._ranks is None:
             raise _core.Misuse(f"{self.base_url}: call init_weight_transfer_engine first")
+        return self._ranks
+
+    def _tell(self, do: str, **named: Any) -> list[dict[str, Any]]:
+        """Asks all ranks for their reports, and has the engine generate on afterwards, unless it was paused
+        before, or a rank may not serve."""
+        self._joined_ranks()
         if self._paused is not None:
             return self._in_session(do, named)
         self.ask("POST", "pause_generation", {"mode": "in_place"})
         try:
-            states = self._in_session(do, named)
+            ranks = self._in_session(do, named)
         except Declined as error:
-            if _whole(error.states):
+            if _serve(error.ranks):
                 self.resume()
             raise
         except Exception:
             log.warning("%s: nobody knows what the engine holds: paused until an update", self.base_url)
             raise
-        if _whole(states):
+        if _serve(ranks):
             self.resume()
-        return states
+        return ranks
 
-    def _in_session(self, do: str, named: dict[str, Any]) -> list[EngineState]:
+    def _in_session(self, do: str, named: dict[str, Any]) -> list[dict[str, Any]]:
         self._open_session()
         try:
             return self._load(do, named)
@@ -159,10 +206,9 @@ class SGLangEngine(Routes):
             self.ask("POST", "end_weight_update", {})
             self.ask("POST", "begin_weight_update", asked)
 
-    def _load(self, do: str, named: dict[str, Any]) -> list[EngineState]:
-        assert self._ranks is not None
+    def _load(self, do: str, named: dict[str, Any]) -> list[dict[str, Any]]:
         body = {
-            "serialized_named_tensors": [payload(do, **named)] * self._ranks,
+            "serialized_named_tensors": [payload(do, **named)] * self._joined_ranks(),
             "load_format": LOADER,
             "flush_cache": False,
             "selector": "target",
@@ -172,10 +218,11 @@ class SGLangEngine(Routes):
         except Refused as refused:
             self._decline(do, refused)
         if said["message"] != UNWATCHED:
-            return _states(_ranks(said["message"]))
-        # The first call of this process: its parameters are the engine's own.
+            return _ranks(said["message"])
+        # The first call of this process: its parameters are the engine's own, and nobody has paused it.
+        self._paused = None
         if do != "watch":
-            raise Declined(f"{self.base_url}: the engine was started again; have it join the job", [])
+            raise StartedAgain(f"{self.base_url}: the engine was started again; have it join the job", [])
         return []
 
     def _decline(self, do: str, refused: Refused) -> NoReturn:
@@ -184,15 +231,19 @@ class SGLangEngine(Routes):
         except (ValueError, KeyError, TypeError):
             raise refused from None
         told = "; ".join(f"rank {n}: {r['error']}" for n, r in enumerate(ranks) if r["error"] is not None)
-        raise Declined(f"{self.base_url}: {do}: {told}", _states(ranks)) from None
+        raise Declined(f"{self.base_url}: {do}: {told}", ranks) from None
 
 
 class Declined(_core.WeightcastError):
-    """Ranks of an engine did not do what they were asked; `states` is what each holds now."""
+    """Ranks of an engine did not do what they were asked; `ranks` are their reports."""
 
-    def __init__(self, told: str, states: list[EngineState]) -> None:
+    def __init__(self, told: str, ranks: list[dict[str, Any]]) -> None:
         super().__init__(told)
-        self.states = states
+        self.ranks = ranks
+
+
+class StartedAgain(Declined):
+    """The engine is another process than the one that has joined the job."""
 
 
 def _ranks(message: str) -> list[dict[str, Any]]:
@@ -204,5 +255,5 @@ def _states(ranks: list[dict[str, Any]]) -> list[EngineState]:
     return [EngineState(**rank["state"]) for rank in ranks if rank["state"] is not None]
 
 
-def _whole(states: list[EngineState]) -> bool:
-    return all(state.incomplete is None for state in states)
+def _serve(ranks: list[dict[str, Any]]) -> bool:
+    return all(rank["serves"] for rank in ranks)

@@ -7,22 +7,20 @@ of every tensor-parallel rank, for each `/update_weights_from_tensor` that names
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import nn
 
 from ... import _core
-from ..engine import EngineShard, Settings
-from .identity import refuse, replica_of
-from .model import read
 from .report import Report, gathered, watch_updates
+from .watching import watch_generation
+from .worker import ModelWorker
 
 log = logging.getLogger("weightcast")
 
-#: The shard of each model of this process, by the model's identity: shards keep their models alive.
-_shards: dict[int, EngineShard] = {}
+#: The worker of each model of this process, by the model's identity: workers keep their models alive.
+_workers: dict[int, ModelWorker] = {}
 
 
 def load(model: nn.Module, named_tensors: list[tuple[str, torch.Tensor]]) -> None:
@@ -32,82 +30,48 @@ def load(model: nn.Module, named_tensors: list[tuple[str, torch.Tensor]]) -> Non
     `watch_updates` makes the answer of SGLang's request.
     """
     watch_updates()
-    error = None
+    watch_generation(serves)
+    worker = _workers.setdefault(id(model), ModelWorker(model))
+    error = said = None
     try:
-        _do(model, **json.loads(named_tensors[0][0]))
+        said = _do(worker, **json.loads(named_tensors[0][0]))
     except Exception as raised:
         log.warning("%s", raised, exc_info=True)
         error = f"{type(raised).__name__}: {raised}"
-    shard = _shards.get(id(model))
-    state = None if shard is None else asdict(shard.state)
-    gathered(Report(error, state))
+    gathered(Report(error, worker.state(), worker.serves(), said))
 
 
-def _do(model: nn.Module, do: str, **named: Any) -> None:
+def serves() -> bool:
+    """Whether the engine of this process may generate."""
+    return all(worker.serves() for worker in _workers.values())
+
+
+def _do(worker: ModelWorker, do: str, **named: Any) -> Any:
     if do not in _CALLS:
         raise _core.Misuse(f"{do!r} is not known to the weightcast of this engine; versions differ")
-    _CALLS[do](model, **named)
+    return _CALLS[do](worker, **named)
 
 
-def _join(model: nn.Module, settings: dict[str, Any], instance: str) -> None:
-    """Joins the job. A second call with the same settings (of a trainer that was started again) changes
-    nothing; with others, this worker leaves the job and joins the other."""
-    asked = Settings(**settings)
-    shard = _shards.get(id(model))
-    if shard is not None and shard.settings == asked and shard.answers():
-        return
-    _leave(model)
-    refuse(asked)
-    replica = replica_of(asked, instance)
-    _shards[id(model)] = EngineShard(
-        asked, replica, lambda catalog: read(model, catalog, **asked.reading())
-    )
+def _join(worker: ModelWorker, settings: dict[str, Any], instance: str, life: int) -> None:
+    try:
+        worker.join(settings, instance, life)
+    finally:
+        worker.agree(life + 1)
 
 
-def _begin(model: nn.Module) -> None:
-    _joined(model).begin()
-
-
-def _fetch(model: nn.Module, **info: Any) -> None:
-    _joined(model).fetch(**info)
-
-
-def _install(model: nn.Module) -> None:
-    # A batch that was under way when the engine paused still reads the parameters.
-    _synchronise()
-    _joined(model).install()
-    _synchronise()
-
-
-def _leave(model: nn.Module) -> None:
-    """Leaves the job. The parameters stay as they are."""
-    shard = _shards.pop(id(model), None)
-    if shard is not None:
-        shard.close()
-
-
-def _nothing(model: nn.Module) -> None:
+def _nothing(worker: ModelWorker) -> None:
     """The report is all that was asked for."""
 
 
-_CALLS: dict[str, Callable[..., None]] = {
+_CALLS: dict[str, Callable[..., Any]] = {
     "watch": _nothing,
     "state": _nothing,
     "join": _join,
-    "begin": _begin,
-    "fetch": _fetch,
-    "install": _install,
-    "leave": _leave,
+    "begin": ModelWorker.begin,
+    "fetch": ModelWorker.fetch,
+    "install": ModelWorker.install,
+    "order": ModelWorker.order,
+    "performed": ModelWorker.performed,
+    "release": ModelWorker.release,
+    "leave": ModelWorker.leave,
 }
-
-
-def _joined(model: nn.Module) -> EngineShard:
-    shard = _shards.get(id(model))
-    if shard is None:
-        raise _core.Misuse("this engine has not joined a job: it was started again, or never asked to join")
-    return shard
-
-
-def _synchronise() -> None:
-    if torch.accelerator.is_available():
-        torch.accelerator.synchronize()

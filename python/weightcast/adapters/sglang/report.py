@@ -20,6 +20,10 @@ class Report:
     error: str | None
     #: `EngineState` of the rank, once it has joined a job.
     state: dict[str, Any] | None
+    #: Whether the engine may generate, as far as this rank is concerned.
+    serves: bool
+    #: What the rank answers to an order.
+    said: Any = None
 
 
 #: The answer to the request that is being handled: whether all ranks did it, and their reports.
