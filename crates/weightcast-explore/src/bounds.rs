@@ -141,12 +141,20 @@ pub const MUTANTS: [(&str, Safeguard); 9] = [
 /// # Errors
 /// Names the mutants that there are.
 pub fn without(names: &str) -> Result<Safeguards, String> {
+    switched_off(&MUTANTS, names)
+}
+
+/// The same of any list of mutants.
+pub(crate) fn switched_off(
+    mutants: &[(&str, Safeguard)],
+    names: &str,
+) -> Result<Safeguards, String> {
     let mut names = names.split('+').map(str::trim).filter(|name| !name.is_empty());
     names.try_fold(Safeguards::default(), |safeguards, name| {
-        let found = MUTANTS.iter().find(|(known, _)| *known == name);
+        let found = mutants.iter().find(|(known, _)| *known == name);
         let (_, off) = found.ok_or_else(|| {
-            let known = MUTANTS.map(|(known, _)| known).join(", ");
-            format!("no mutant is called {name}; there are {known}")
+            let known: Vec<&str> = mutants.iter().map(|(known, _)| *known).collect();
+            format!("no mutant is called {name}; there are {}", known.join(", "))
         })?;
         Ok(safeguards.without(&[*off]))
     })

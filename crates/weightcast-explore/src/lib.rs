@@ -13,9 +13,11 @@
 mod bounds;
 mod cluster;
 mod failover;
+mod fleets;
 mod hashed;
 mod host;
 mod invariants;
+mod narration;
 mod reading;
 mod search;
 mod steps;
@@ -25,7 +27,10 @@ mod worker;
 
 pub use bounds::{Bounds, MUTANTS, without};
 pub use cluster::ClusterState;
+pub use fleets::{
+    FLEET_MUTANTS, FleetBounds, FleetCase, FleetStep, FleetWorld, fleet_suite, fleet_without,
+};
 pub use invariants::Broken;
-pub use search::{SearchResult, search};
+pub use search::{ExploredWorld, SearchResult, search};
 pub use steps::Transition;
 pub use suite::{SuiteCase, suite};
