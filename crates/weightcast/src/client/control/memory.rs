@@ -266,12 +266,15 @@ impl RegisteredMemory {
             let filling = self.filling.clone().or(left);
             return Ok(Target { registration, filling, live: None, serving, moves_all: false });
         }
-        self.staged = self.staged.take().filter(|_| keep);
-        if self.staged.is_none() {
-            let limit = self.shared.staging_bytes;
-            self.staged = Some(staging::allocate(&registration, limit).map_err(|e| e.to_string())?);
-        }
-        Ok(Target { live: Some(registration), ..self.staged.clone().expect("just set") })
+        let staged = match self.staged.take().filter(|_| keep) {
+            Some(staged) => staged,
+            None => {
+                let limit = self.shared.staging_bytes;
+                staging::allocate(&registration, limit).map_err(|e| e.to_string())?
+            }
+        };
+        self.staged = Some(staged.clone());
+        Ok(Target { live: Some(registration), ..staged })
     }
 
     /// Copies the staged bytes into the registered memory, in the background.

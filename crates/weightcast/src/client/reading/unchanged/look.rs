@@ -88,7 +88,9 @@ pub(super) fn look(
 /// the read is cancelled.
 fn bring(read: &Read<'_>, copy: &Copy, digest: Digest) -> Option<bool> {
     let Some(live) = read.comparing.live else { return Some(true) };
-    let (run, mut step, mut brought) = (copy.landed(), vec![0; STEP], Digest::ZERO);
+    let (run, mut brought) = (copy.landed(), Digest::ZERO);
+    // Most tensors are small.
+    let mut step = vec![0; run.row_bytes.min(STEP as u64) as usize];
     let region = |of: &[Region]| of[run.buffer as usize].clone();
     let (from, to) = (region(&live.regions), region(&read.registration.regions));
     for row in 0..run.rows {
