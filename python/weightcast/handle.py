@@ -4,19 +4,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from . import _core, logs, mappings, selector
+from . import _core, logs, mappings, selector, spans
 from ._core import Updated
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
 from .follow import Follower, SafePoint
 from .layout import Exchange, Layout
+from .pipeline.failure import StageFailed
 from .progress import Progress, ProgressBar
 from .replica import Replica
 
@@ -72,6 +73,7 @@ class Handle:
         mappings.warn(layout._places, level=2)
         self._core.register(layout._core, deadline, _over_arrays(layout.exchange))
         self._layout = layout
+        layout.copies.held = lambda: self._core.version
 
     def _refuse_moved(self, layout: Layout | None, deadline: float) -> None:
         """Fails, on all shards, the call that is to be made with memory that is nobody's any more."""
@@ -128,6 +130,11 @@ class Handle:
             self._core.refuse(BROKEN, deadline)
         try:
             self._layout.copies.out()
+        except StageFailed as error:
+            # Ranks that gather nothing with this one learn of it here.
+            with suppress(_core.WeightcastError):
+                self._core.refuse(str(error), deadline)
+            raise
         except RuntimeError as error:  # CUDA's own; other shards must not wait for this one
             self._core.refuse(f"tensors could not be copied to host memory: {error}", deadline)
         self._own = version
@@ -479,6 +486,7 @@ def open(
             "or weightcast.torch.replica(name, model)"
         )
     logs.receive()
+    spans.to_file(trace)
     options = _core.Options(
         role=role,
         new_epoch=epoch == "new",

@@ -32,6 +32,8 @@ class HostCopies:
         self.installed: Version | None = None
         #: Whether copying into the tensors has broken off: they may be of two versions.
         self.broken = False
+        #: The version that is read from the copies now; told by the handle that registered them.
+        self.held: Callable[[], Version | None] = lambda: None
 
     def __len__(self) -> int:
         return len(self._pairs)

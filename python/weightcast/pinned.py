@@ -25,9 +25,13 @@ class PinnedMemory:
 
     def empty(self, like: Any) -> Any:
         """An uninitialised, contiguous host tensor of the shape and dtype of `like`."""
+        return self.sized(like.shape, like.dtype, like.device.type)
+
+    def sized(self, shape: Any, dtype: Any, device: str) -> Any:
+        """The same, of this shape and dtype, for a device of this type."""
         import torch
 
-        needed, device = like.numel() * like.element_size(), like.device.type
+        needed = torch.Size(shape).numel() * dtype.itemsize
         if needed > SLAB_BYTES // 8:
             mine = _slab(needed, device)
         else:
@@ -35,7 +39,7 @@ class PinnedMemory:
                 self._free[device] = _slab(SLAB_BYTES, device)
             mine = self._free[device]
             self._free[device] = mine[-(-needed // ALIGNMENT) * ALIGNMENT :]
-        return torch.from_numpy(mine[:needed]).view(like.dtype).view(like.shape)
+        return torch.from_numpy(mine[:needed]).view(dtype).view(shape)
 
 
 def _slab(nbytes: int, device: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from . import _core, logs
+from . import _core, logs, spans
 
 
 class Server:
@@ -83,6 +83,7 @@ def serve(
     (`Handle.record`).
     """
     logs.receive()
+    spans.to_file(trace)
     token = None if token_file is None else os.fspath(token_file)
     return Server(
         _core.serve(

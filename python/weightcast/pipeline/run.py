@@ -73,9 +73,10 @@ class Pipeline:
     def run(
         self, works: Sequence[Work], *, collective: bool = True, progress: Progress | None = None
     ) -> None:
-        """Does all of it, and returns when the last transfer is over. Raises `StageFailed`, or what a stage
-        has raised if that is an error of weightcast; all stages have ended then. With `collective`, gathers
-        are still taken part in after a failure, since other ranks wait in them."""
+        """Does all of it, and returns when the last transfer is over. Raises `StageFailed` if a stage fails,
+        when all have ended but for gathers of which one has failed. With `collective`, gathers are still
+        taken part in after a failure, since other ranks wait in them. What `progress` raises, and Ctrl-C,
+        ends the run at once."""
         items = [work.item for work in works]
         course = Course(items, self._budget, slots=self._slots, most=self._most, collective=collective)
         try:
@@ -121,7 +122,7 @@ class _Run:
                 thread.join()
             self._end_lanes()
         if (failure := self._course.failure) is not None:
-            raise _raised(failure.tensor, failure.stage, failure.error)
+            raise StageFailed(failure.tensor, failure.stage, _said(failure.error)) from failure.error
 
     def _start(self, stage: str, target: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=entered, args=(target,), name=f"{self._name}-{stage}", daemon=True)
@@ -285,10 +286,6 @@ def entered(target: Callable[[], None]) -> None:
     target()
 
 
-def _raised(tensor: str, stage: Stage, error: BaseException) -> BaseException:
-    """The error in which the run ends. One of weightcast's own says what to do already."""
-    if isinstance(error, _core.WeightcastError):
-        return error
-    failed = StageFailed(tensor, stage, f"{type(error).__name__}: {error}")
-    failed.__cause__ = error
-    return failed
+def _said(error: BaseException) -> str:
+    own = isinstance(error, _core.WeightcastError)
+    return str(error) if own else f"{type(error).__name__}: {error}"

@@ -1,5 +1,8 @@
-"""Layouts and replicas read off torch modules: plain, FSDP2, tensor-parallel."""
+"""Layouts and replicas read off torch modules: plain, FSDP2, tensor-parallel; and modules of which
+something is made before they are published."""
 
+from .gathered import Gathered, gathered
 from .module import exchange, layout, replica
+from .recipes import Recipe, recipe
 
-__all__ = ["exchange", "layout", "replica"]
+__all__ = ["Gathered", "Recipe", "exchange", "gathered", "layout", "recipe", "replica"]

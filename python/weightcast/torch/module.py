@@ -1,6 +1,6 @@
 """A module's parameters as slices of logical tensors, named as in its checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core
 from .. import layout as layouts
-from ..adapters.catalog import Entry, catalog_of
+from ..adapters.catalog import Catalog, Entry, catalog_of
 from ..memory import TORCH
 from ..names import NameMap, PublishedSlice, Stack, check, map_of
 from ..replica import Replica
@@ -53,19 +53,31 @@ def layout(
     The layout remembers the module (weakly): if it has other storage later, `register`, `publish` and
     `update` raise `Misuse` and name the tensors.
     """
+    listed = layouts.Layout(beside=beside)
+    published = add_module(listed, module, names=names, rename=rename, buffers=buffers)
+    if expect is not None:
+        check(published, catalog_of(expect))
+    return listed
+
+
+def add_module(
+    listed: layouts.Layout,
+    module: nn.Module,
+    *,
+    names: NameMap | None,
+    rename: Rename | None,
+    buffers: bool,
+    but: Collection[str] = (),
+) -> Catalog:
+    """Adds a module's tensors to a layout, all `but` those of these names in the module. Returns what all
+    ranks publish of them."""
     if isinstance(module, DistributedDataParallel):
         module = module.module
-    listed = layouts.Layout(beside=beside)
     meshes: list[DeviceMesh] = []
-    published: dict[str, Entry] = {}
-    names = names or map_of(module)
+    published: Catalog = {}
     kept: list[Held] = []
-    for one in held(module, buffers):
-        name, _, _, tensor = one
-        what = names.published(name)
-        what = _renamed(what, rename, name, tensor)
-        if what is None:
-            continue
+    for what, one in _chosen(module, names, rename, buffers, but):
+        name, tensor = one.name, one.tensor
         refuse(name, one.owner, tensor)
         _add(listed, what, name, tensor)
         kept.append(one)
@@ -74,12 +86,37 @@ def layout(
             meshes.append(tensor.device_mesh)
     if meshes:
         listed.exchange = exchange(max(meshes, key=lambda mesh: mesh.size()))
-    if expect is not None:
-        check(published, catalog_of(expect))
     listed.origins.module(module, settle)
     for name, owner, key, _ in kept:
         listed.origins.slot(name, owner, key)
+    return published
+
+
+def published_by(
+    module: nn.Module,
+    *,
+    names: NameMap | None,
+    rename: Rename | None,
+    buffers: bool,
+    but: Collection[str] = (),
+) -> Catalog:
+    """What all ranks publish of a module with `add_module`."""
+    listed: Catalog = {}
+    for what, one in _chosen(module, names, rename, buffers, but):
+        listed |= _whole(what, one.name, one.tensor)
     return listed
+
+
+def _chosen(
+    module: nn.Module, names: NameMap | None, rename: Rename | None, buffers: bool, but: Collection[str]
+) -> Iterator[tuple[str | Stack, Held]]:
+    """The tensors that are published, and as what."""
+    names = names or map_of(module)
+    for one in held(module, buffers):
+        what = None if one.name in but else names.published(one.name)
+        what = _renamed(what, rename, one.name, one.tensor)
+        if what is not None:
+            yield what, one
 
 
 def _renamed(
