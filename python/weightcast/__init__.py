@@ -45,6 +45,7 @@ from .follow import Follower
 from .handle import Handle, open
 from .layout import Layout, Part, part
 from .names import NameMap
+from .pipeline.failure import StageFailed
 from .progress import Progress, progress_bar
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
@@ -77,6 +78,7 @@ __all__ = [
     "Server",
     "ServerUnreachable",
     "SourceLost",
+    "StageFailed",
     "Timeout",
     "Unverified",
     "Updated",

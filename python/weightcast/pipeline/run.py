@@ -67,6 +67,7 @@ class Pipeline:
         self._budget, self._most, self._name = budget, MOST if overlap else 1, name
         self._slots = Slots()
         self._changed = threading.Condition()
+        self._course: Course | None = None
         #: The most bytes that were admitted at one time in the last run.
         self.peak = 0
 
@@ -79,10 +80,19 @@ class Pipeline:
         ends the run at once."""
         items = [work.item for work in works]
         course = Course(items, self._budget, slots=self._slots, most=self._most, collective=collective)
+        self._course = course
         try:
             _Run(self._name, works, course, self._changed, progress).run()
         finally:
-            self.peak = course.peak
+            self.peak, self._course = course.peak, None
+
+    def alone(self) -> None:
+        """From now on pieces of work go one after the other, in this run and later ones: their sizes are not
+        what their items say."""
+        with self._changed:
+            self._most = 1
+            if self._course is not None:
+                self._course.alone()
 
 
 class _Run:
@@ -184,11 +194,14 @@ class _Run:
         except Exception as error:
             self._failed(number, Stage.GATHER, error)
             return
-        self._tensors[number] = gathering.tensors
-        if gathering.wait is None:
+        self._tensors[number], wait = gathering.tensors, gathering.wait
+        # Nothing here may hold what other threads are to let go of.
+        del gathering
+        if wait is None:
             self._gathered(number, start)
             return
-        self._waits[number] = gathering.wait
+        self._waits[number] = wait
+        del wait
         if work.lane not in self._lanes:
             begun: _Begun = SimpleQueue()
             thread = self._start(f"gather {work.lane}", lambda: self._lane(begun))

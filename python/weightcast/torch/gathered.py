@@ -269,9 +269,7 @@ class _Filled(HostCopies):
 
 def _add_made(listed: layouts.Layout, name: str, host: torch.Tensor) -> None:
     """Adds what was made, as memory that nothing is read into."""
-    dtype = TORCH.get(str(host.dtype).removeprefix("torch."))
-    if dtype is None:
-        raise _core.Misuse(f"{name}: dtype {host.dtype} is none of those of a checkpoint")
+    dtype = TORCH[str(host.dtype).removeprefix("torch.")]
     if dtype == "F4":  # torch counts bytes of two elements, as `add` knows of its tensors
         listed.add(host, name)
         return

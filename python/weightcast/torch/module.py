@@ -218,10 +218,16 @@ def _slices(name: str, tensor: torch.Tensor) -> list[tuple[list[int], list[int]]
     """First index and length by dimension of each box that this rank holds."""
     if not isinstance(tensor, DTensor):
         return [([0] * tensor.ndim, list(tensor.shape))]
+    return boxes_at(name, tensor, _coordinate(tensor.device_mesh))
+
+
+def boxes_at(name: str, tensor: DTensor, coordinate: list[int]) -> list[tuple[list[int], list[int]]]:
+    """First index and length by dimension of each box that the rank at a coordinate of the mesh holds. What
+    that rank has is the boxes one behind the other, along the dimension in which they differ."""
     mesh = tensor.device_mesh
     axes = [(f"dim{dim}", size) for dim, size in enumerate(mesh.shape)]
     placements = [_placement(name, placement) for placement in tensor.placements]
-    rank = _flatten(_coordinate(mesh), list(mesh.shape), [True] * mesh.ndim)[0]
+    rank = _flatten(coordinate, list(mesh.shape), [True] * mesh.ndim)[0]
     try:
         return _core.local_slices(list(tensor.shape), axes, placements, rank)
     except ValueError as error:

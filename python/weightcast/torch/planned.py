@@ -59,12 +59,13 @@ class Planned:
 
     @property
     def lane(self) -> str:
-        """Over which ranks it is gathered; empty if that is not needed."""
-        return next((gather.lane for gather in self.gathers if gather.lane), "")
+        """Over which ranks it is gathered, with a part of this one; empty if this one has none."""
+        lanes = [gather.lane for gather in self.gathers if gather.lane and self.owner in gather.holders]
+        return max(lanes, key=len, default="")
 
     def item(self, tensors: Sequence[torch.Tensor]) -> Item:
         """The piece of work that it is on this rank."""
-        sizes = [g.nbytes(t, self.is_here) for g, t in zip(self.gathers, tensors, strict=True)]
+        sizes = [g.nbytes(t, self.owner) for g, t in zip(self.gathers, tensors, strict=True)]
         name = self.product.name
         return Item(
             name,
@@ -124,11 +125,18 @@ def _host_memory(
 
 
 def _holders(product: Product, gathers: Sequence[WholeGather]) -> tuple[int, ...]:
-    """The ranks that can have all inputs whole."""
-    common = set.intersection(*(set(gather.holders) for gather in gathers))
-    if not common:
-        raise _core.Misuse(f"{product.name}: no rank has a part of each of {', '.join(product.inputs)}")
-    return tuple(sorted(common))
+    """The ranks that can have all inputs whole: those of the input that most ranks share. Other inputs are
+    shared by some of these, and again by others of them; or each rank has them whole."""
+    cut = [gather.holders for gather in gathers if gather.lane]
+    most = max(cut or [gathers[0].holders], key=len)
+    for holders in cut:
+        if not set(holders) <= set(most):
+            raise _core.Misuse(
+                f"{product.name}: the ranks that share one of {', '.join(product.inputs)} ({list(most)}) do "
+                f"not include those that share another ({list(holders)}), so nobody knows who makes it; "
+                "make it of tensors of one mesh"
+            )
+    return most
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

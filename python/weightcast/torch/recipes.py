@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import _core
+from ..memory import TORCH
 from .dry_run import Make, tried
 
 
@@ -132,6 +133,11 @@ def _product(
     made, peak = tried(outputs[0], one.like or one.make, tensors)
     if len(made) != len(outputs):
         raise _core.Misuse(f"{outputs[0]}: its function returns {len(made)} tensors for {len(outputs)} names")
+    for name, tensor in zip(outputs, made, strict=True):
+        if str(tensor.dtype).removeprefix("torch.") not in TORCH:
+            raise _core.Misuse(
+                f"{name}: its function returns {tensor.dtype}, which is none of the types of a checkpoint"
+            )
     described = tuple((tuple(tensor.shape), tensor.dtype) for tensor in made)
     product = Product(one, outputs, inputs, described, peak)
     making = peak if one.like is None else max(one.making or 0, product.nbytes)

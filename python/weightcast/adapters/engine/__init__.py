@@ -7,7 +7,7 @@ And what a trainer does with live engines (import these where they are used: som
 
 - `http`: the routes of an engine's server
 - `engines`: several engines, updated together
-- `sources`: what a trainer publishes
+- `sources`, `copied`: what a trainer publishes
 - `adapter`: what it publishes of a LoRA adapter
 - `trainer`: publishes, and has the engines follow
 """

@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import _core
 from ...handle import Handle, open
+from ...pipeline import GIB
 from .adapter import Adapter
 from .engines import Engines
 from .fleet import Fleet
@@ -31,6 +32,8 @@ class TrainerSettings:
     pause: str = "abort"
     #: Changes the layout before it is registered: FP8 on the way, say.
     rules: Rules | None = None
+    #: Bytes that are under way at one time where a `WeightSource` yields full tensors that are copied.
+    budget: int = GIB
     #: Seconds that a fetch may take, and every other step.
     deadline: float = 300.0
 
@@ -44,10 +47,14 @@ class Publisher:
 
     def __init__(self, settings: TrainerSettings, *, rank: int, clients: Any, source: Any) -> None:
         """Joins the job, and on rank 0 has the engines join: `clients` is one, or a list of several.
-        `source` is a torch module (published where it lies), an `Adapter` of one (engines take it into
-        the slot that has the model's name in the job), or a `WeightSource` in vLLM's form."""
+        `source` is a torch module (published where it lies), what `weightcast.torch.gathered` makes of one,
+        an `Adapter` of one (engines take it into the slot that has the model's name in the job), or a
+        `WeightSource` in vLLM's form."""
         if source is None:
-            raise _core.Misuse("source is missing: a torch module, an Adapter, or a vLLM WeightSource")
+            raise _core.Misuse(
+                "source is missing: a torch module, weightcast.torch.gathered() of one, an Adapter, or a "
+                "vLLM WeightSource"
+            )
         self._settings, self._rank = settings, rank
         listed = list(clients) if isinstance(clients, list | tuple) else [clients]
         if isinstance(source, Adapter):
@@ -59,7 +66,7 @@ class Publisher:
         #: The version published last.
         self.version = 0
         self._staged = settings.engine.get("landing", "staged") == "staged"
-        self._weights = source_of(source, rank)
+        self._weights = source_of(source, rank, settings.budget)
         self._handle: Handle | None = None
         if self._weights.publishes:
             self._handle = self._registered()
