@@ -20,6 +20,7 @@ from weightcast import spans  # noqa: E402
 from weightcast.adapters.engine import copied as copied_module  # noqa: E402
 from weightcast.adapters.engine.copied import Copied  # noqa: E402
 from weightcast.adapters.engine.sources import Made, source_of  # noqa: E402
+from weightcast.pipeline.sharing import once_is_cheaper  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
 from .programs import gathering  # noqa: E402
@@ -80,6 +81,7 @@ def expected(model: nn.Module) -> dict[str, torch.Tensor]:
     state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     taken = [".q.", ".k.", ".a.", ".b.", ".low.weight", ".one.weight", "head.weight", "scale"]
     rest = {name: t for name, t in state.items() if not any(part in name for part in taken)}
+    rest |= {name: t.to(torch.bfloat16) for name, t in rest.items() if name.endswith("one.bias")}
     return rest | gathering.expected(state)
 
 
@@ -298,6 +300,48 @@ def test_types_of_one_byte_and_of_half_and_none(group):
         group("rollout", [layout])[0].update(1, deadline=SOON)
     assert all(bits(memory[name]) == bits(tensor) for name, tensor in expected.items())
     assert source.catalog()["none"].shape == (0,) and source.catalog()["q.codes"].dtype == "F8_E4M3"
+
+
+@pytest.mark.parametrize(("readers", "once"), [(1, False), (2, True), (9, True)])
+def test_a_conversion_is_made_once_where_several_read_it(group, readers, once):
+    model = Layers()
+    casts = [wct.cast("layers.0.*", torch.float32), wct.cast("*", torch.bfloat16, readers=readers)]
+    source = wct.gathered(model, [wct.recipe("k", "layers.0.k.weight"), *casts])
+    kept = {name: p for name, p in model.named_parameters() if name != "layers.0.k.weight"}
+    halves = {name for name in kept if not name.startswith("layers.0.")}
+    assert {name for name, entry in source.catalog().items() if entry.dtype == "BF16"} == halves
+    assert source.nbytes == 4 * 24 + once * sum(kept[name].numel() * 2 for name in halves)
+    trainer = group("trainer", [source.layout()], role="trainer")[0]
+    memory = {name: torch.zeros(p.shape, dtype=torch.bfloat16 if name in halves else p.dtype) for name, p in kept.items()}
+    memory["k"] = torch.zeros(4, 6)
+    layout = wc.Layout()
+    for name, tensor in memory.items():
+        layout.add(tensor, name)
+    rollout = group("rollout", [layout])[0]
+    for version in (1, 2):
+        with trainer.published(version, deadline=SOON):
+            rollout.update(version, deadline=SOON)
+        for name, p in kept.items():
+            assert torch.equal(memory[name], p.detach().to(memory[name].dtype)), name
+        with torch.no_grad():
+            for p in model.parameters():
+                p *= 1.7
+    if once:
+        with pytest.raises(wc.Misuse, match="read-only"):
+            trainer.update("latest", deadline=SOON)
+
+
+def test_a_conversion_is_made_once_by_the_bytes_that_pass():
+    """Reading 4 bytes and writing 2 for each of two readers is more than doing so once and reading 2 twice."""
+    assert [once_is_cheaper(readers, 4, 2) for readers in (1, 2, 3)] == [False, True, True]
+    assert [once_is_cheaper(readers, 2, 4) for readers in (1, 2, 3, 4)] == [False, False, False, True]
+    assert not once_is_cheaper(100, 0, 0)
+
+
+def test_casts_that_make_no_sense_say_why():
+    for dtype, readers, error in [(torch.int8, 2, "a cast is to F32, BF16, F16, not torch.int8"), (torch.float16, 0, "0 readers")]:
+        with pytest.raises(wc.Misuse, match=error):
+            wct.cast("*", dtype, readers=readers)
 
 
 def test_progress_and_traces_of_a_refresh(tmp_path, monkeypatch):

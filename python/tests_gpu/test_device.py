@@ -287,3 +287,90 @@ def test_another_process_on_the_same_gpu(opened, server, tmp_path, way):
             trainer.unpublish()
         child.stdin.close()
         assert child.wait(SOON) == 0
+
+
+# Tensors that are made of whole ones before they are published
+
+
+class Projections(nn.Module):
+    """Two layers of a base, with a LoRA adapter of the first projection."""
+
+    def __init__(self, hidden: int = 256) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        names = {"q": (hidden, hidden), "k": (hidden, hidden), "a": (8, hidden), "b": (hidden, 8)}
+        self.layers = nn.ModuleList(
+            nn.ParameterDict({name: nn.Parameter(torch.randn(shape)) for name, shape in names.items()})
+            for _ in range(6)
+        )
+        self.norm = nn.Parameter(torch.randn(hidden))
+
+
+def merged(q: torch.Tensor, k: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.cat([q + b @ a, k]).to(torch.bfloat16)
+
+
+MERGED = wct.recipe("layers.*.qk", [f"layers.*.{name}" for name in "qkab"], merged)
+
+
+def plainly(model: Projections, n: int) -> torch.Tensor:
+    layer = model.layers[n]
+    return merged(*(layer[name].detach() for name in "qkab")).cpu()
+
+
+def test_what_recipes_make_on_a_gpu_is_published_when_it_is_there(opened):
+    """Weights that a kernel of another stream changes until the last moment, two versions."""
+    model = Projections().cuda()
+    source = wct.gathered(model, [MERGED])
+    layout = source.layout()
+    assert all(host.is_pinned() for planned in source._planned for host in planned.host)
+    trainer, rollout = trainer_of(opened, layout), opened("rollout")
+    theirs = {f"layers.{n}.qk": torch.zeros(512, 256, dtype=torch.bfloat16) for n in range(6)}
+    theirs["norm"] = torch.zeros(256)
+    rollout.register(laid_out(theirs))
+    stream = torch.cuda.Stream()
+    for version in (1, 2):
+        with torch.cuda.stream(stream), torch.no_grad():
+            torch.cuda._sleep(200_000_000)
+            for p in model.parameters():
+                p += version
+            trainer.publish(version)
+        rollout.update(version, deadline=SOON)
+        torch.cuda.synchronize()
+        for n in range(6):
+            assert torch.equal(theirs[f"layers.{n}.qk"], plainly(model, n)), (version, n)
+        assert torch.equal(theirs["norm"], model.norm.detach().cpu())
+        trainer.unpublish()
+
+
+def test_a_transform_ends_when_its_kernels_do():
+    """What has been queued behind a long kernel is not there yet, and is not copied yet."""
+    model = Projections().cuda()
+
+    def late(q: torch.Tensor) -> torch.Tensor:
+        made = torch.zeros_like(q)
+        if q.is_cuda:
+            torch.cuda._sleep(200_000_000)
+        return made.copy_(q)
+
+    source = wct.gathered(model, [wct.recipe("layers.*.late", "layers.*.q", late)])
+    source.refresh()
+    for n, planned in enumerate(source._planned):
+        assert torch.equal(planned.host[0], model.layers[n]["q"].detach().cpu())
+
+
+@pytest.mark.parametrize("tensors", [1, 2, 4])
+def test_memory_of_the_gpu_stays_within_the_budget(tensors):
+    """By the CUDA allocator's own count; the last budget is used, so that it is what holds the first ones back."""
+    model = Projections(1024).cuda()
+    one = wct.gathered(model, [MERGED])._planned[0].item(list(map(model.layers[0].__getitem__, "qkab"))).peak
+    source = wct.gathered(model, [MERGED], budget=tensors * one)
+    source.refresh()  # cuBLAS takes its workspace once
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    source.refresh()
+    taken = torch.cuda.max_memory_allocated() - before
+    # The allocator counts in blocks of 512 bytes.
+    assert 0 < taken <= tensors * one + 64 * 512, f"{taken} bytes, {tensors} tensors of {one} allowed"
+    assert source.peak <= tensors * one

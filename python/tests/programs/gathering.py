@@ -359,7 +359,7 @@ def publish(world: int, server: str) -> None:
     """A rollout without ranks gets what recipes make, and the rest in place, twice."""
     for name in ("rows", "copies") if world == 4 else ("rows",):
         model = CASES[name][0](world)
-        source = wct.gathered(model, RECIPES, budget=700)
+        source = wct.gathered(model, [*RECIPES, wct.cast("*.one.bias", torch.bfloat16)], budget=700)
         with wc.open(name, source.replica("trainer"), role="trainer", server=server, deadline=DEADLINE) as handle:
             handle.register(source.layout(), deadline=DEADLINE)
             for version in (1, 2):

@@ -15,3 +15,10 @@ def share(costs: Sequence[int], of: int) -> list[int]:
         # What costs nothing is counted all the same, or one rank would have all of that.
         loads[bearer] += max(costs[number], 1)
     return bearers
+
+
+def once_is_cheaper(readers: int, source_bytes: int, made_bytes: int) -> bool:
+    """Whether a conversion is made once and kept, by the bytes that pass through the trainer's memory: each
+    time it is made, the source is read and the product written; each reader reads what is kept."""
+    made = source_bytes + made_bytes
+    return made + readers * made_bytes < readers * made

@@ -1,8 +1,9 @@
 """Layouts and replicas read off torch modules: plain, FSDP2, tensor-parallel; and modules of which
 something is made before they are published."""
 
+from .casts import Cast, cast
 from .gathered import Gathered, gathered
 from .module import exchange, layout, replica
 from .recipes import Recipe, recipe
 
-__all__ = ["Gathered", "Recipe", "exchange", "gathered", "layout", "recipe", "replica"]
+__all__ = ["Cast", "Gathered", "Recipe", "cast", "exchange", "gathered", "layout", "recipe", "replica"]

@@ -17,13 +17,15 @@ from ..adapters.catalog import Catalog, catalog_of
 from ..host_copies import HostCopies, Version
 from ..memory import TORCH
 from ..names import NameMap
+from ..pinned import PinnedMemory
 from ..pipeline import GIB, Pipeline, Stage, StageFailed, Work
 from ..progress import Progress, ProgressBar
 from ..replica import Replica
 from .agreement import raise_together, refuse_other_plans
+from .casts import Cast, converted
 from .dry_run import outputs
 from .marks import refuse
-from .module import Rename, add_module, published_by, replica
+from .module import Rename, add_module, names_of, published_by, read_only, replica
 from .planned import Planned, Ranks, local, plan
 from .recipes import Recipe, check, products
 from .streams import StageStreams
@@ -34,7 +36,7 @@ log = logging.getLogger("weightcast")
 
 def gathered(
     module: nn.Module,
-    recipes: Sequence[Recipe],
+    recipes: Sequence[Recipe | Cast],
     *,
     names: NameMap | None = None,
     rename: Rename | None = None,
@@ -46,11 +48,12 @@ def gathered(
     """A module as the source of a trainer: what `recipes` make of its tensors, and all its other tensors as
     `layout` has them, in place.
 
-    The tensors that a recipe takes are gathered whole, to one rank. The recipe's function runs there, and
-    what it returns is copied into host memory, page-locked for a GPU, which is what engines read. The work
-    is shared out over the ranks by bytes. Gathering one tensor, making another and copying a third go on at
-    the same time. What that takes beside the module and the host memory fits into `budget` bytes on each
-    rank, or is of one use of one recipe alone; without `overlap` it always is.
+    `recipes` are made by `recipe`, and by `cast` for what is converted shard by shard. The tensors that a
+    recipe takes are gathered whole, to one rank. The recipe's function runs there, and what it returns is
+    copied into host memory, page-locked for a GPU, which is what engines read. The work is shared out over
+    the ranks by bytes. Gathering one tensor, making another and copying a third go on at the same time. What
+    that takes beside the module and the host memory fits into `budget` bytes on each rank, or is of one use
+    of one recipe alone; without `overlap` it always is.
 
     All ranks call it with the same arguments. `names`, `rename` and `buffers` are as in `layout`, for the
     tensors in place. `progress` is called as `progress(sent, total)`, in bytes that this rank sends, in the
@@ -75,7 +78,7 @@ class Gathered:
     def __init__(
         self,
         module: nn.Module,
-        recipes: Sequence[Recipe],
+        recipes: Sequence[Recipe | Cast],
         *,
         in_place: dict[str, Any],
         pipeline: Pipeline,
@@ -85,15 +88,21 @@ class Gathered:
         self._pipeline, self._progress, self._buffers = pipeline, progress, in_place["buffers"]
         tensors = self._tensors()
         self._ranks = Ranks(tensors.values())
-        self._products = products(recipes, tensors)
+        self._products = products([one for one in recipes if isinstance(one, Recipe)], tensors)
         taken = frozenset(name for product in self._products for name in product.inputs)
         self._in_place = {**in_place, "but": taken}
         for one in held(self._module, self._buffers):
             if one.name in taken:
                 refuse(one.name, one.owner, one.tensor)
-        self._planned = plan(self._products, tensors, self._ranks)
-        devices = {local(tensor).device for tensor in tensors.values()}
-        self._transforms, self._sends = StageStreams(devices), StageStreams(devices)
+        memory = PinnedMemory()
+        self._planned = plan(self._products, tensors, self._ranks, memory)
+        published = names_of(self._module, **self._in_place)
+        rest = {n: t for n, t in self._module.named_parameters() if n in tensors and n in published}
+        casts = [one for one in recipes if isinstance(one, Cast)] if self.publishes else []
+        self._converted = list(converted(casts, rest, memory))
+        #: Where the module's tensors lie.
+        self.devices = {local(tensor).device for tensor in tensors.values()}
+        self._transforms, self._sends = StageStreams(self.devices), StageStreams(self.devices)
         self._copies: WeakSet[_Filled] = WeakSet()
         self._agreed = False
         #: Whether a refresh has run that nothing has published yet.
@@ -107,7 +116,9 @@ class Gathered:
     @property
     def nbytes(self) -> int:
         """Bytes of host memory that this rank serves from."""
-        return sum(host.nbytes for planned in self._planned for host in planned.host)
+        made = [host for planned in self._planned for host in planned.host]
+        once = [one.host for one in self._converted if one.host is not None]
+        return sum(int(host.nbytes) for host in made + once)
 
     @property
     def peak(self) -> int:
@@ -118,7 +129,8 @@ class Gathered:
 
     def catalog(self) -> Catalog:
         """What will be published, by all ranks."""
-        found = published_by(self._module, **self._in_place)
+        casts = {one.name: one.dtype for one in self._converted}
+        found = published_by(self._module, **self._in_place, casts=casts)
         made = {
             name: described
             for product in self._products
@@ -136,7 +148,12 @@ class Gathered:
         self.catalog()
         listed = layouts.Layout()
         listed.copies = copies = _Filled(self)
-        add_module(listed, self._module, **self._in_place)
+        once = {one.name: one.host for one in self._converted if one.host is not None}
+        add_module(listed, self._module, **self._in_place, instead=once)
+        published = names_of(self._module, **self._in_place)
+        for one in self._converted:
+            for name in published.get(one.name, ()) if one.host is None else ():
+                listed.cast(name, TORCH[str(one.dtype).removeprefix("torch.")])
         for planned in self._planned:
             for name, host in zip(planned.product.outputs, planned.host, strict=False):
                 _add_made(listed, name, host)
@@ -211,11 +228,13 @@ class Gathered:
     def _works(self) -> list[Work]:
         """This rank's part, in the order of all ranks."""
         tensors = self._tensors()
-        return [
+        made = [
             self._work(planned, [tensors[name] for name in planned.product.inputs])
             for planned in self._planned
             if planned.is_here or planned.lane
         ]
+        once = [one for one in self._converted if one.host is not None]
+        return made + [one.work(tensors[one.name], self._transforms, self._sends) for one in once]
 
     def _work(self, planned: Planned, tensors: list[torch.Tensor]) -> Work:
         return Work(
@@ -262,6 +281,9 @@ class _Filled(HostCopies):
         self._source.fresh = False
         super().out()
 
+    def _devices(self) -> set[Any]:
+        return super()._devices() | self._source.devices
+
     def into(self, version: Version | None) -> None:
         """Refuses: what was made is not made back."""
         raise _core.Misuse("a layout of gathered() can be published, not filled: use weightcast.torch.layout")
@@ -269,10 +291,8 @@ class _Filled(HostCopies):
 
 def _add_made(listed: layouts.Layout, name: str, host: torch.Tensor) -> None:
     """Adds what was made, as memory that nothing is read into."""
-    dtype = TORCH[str(host.dtype).removeprefix("torch.")]
-    if dtype == "F4":  # torch counts bytes of two elements, as `add` knows of its tensors
-        listed.add(host, name)
+    if host.dtype == getattr(torch, "float4_e2m1fn_x2", None):
+        listed.add(host, name)  # torch counts bytes of two elements, as `add` knows of its tensors
         return
-    array = host.view(-1).view(torch.uint8).numpy().view(f"u{host.element_size()}").reshape(host.shape)
-    array.setflags(write=False)
+    array, dtype = read_only(host)
     listed.add(array, name, dtype=dtype)

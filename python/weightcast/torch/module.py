@@ -1,6 +1,6 @@
 """A module's parameters as slices of logical tensors, named as in its checkpoint."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,9 +68,11 @@ def add_module(
     rename: Rename | None,
     buffers: bool,
     but: Collection[str] = (),
+    instead: Mapping[str, torch.Tensor] | None = None,
 ) -> Catalog:
-    """Adds a module's tensors to a layout, all `but` those of these names in the module. Returns what all
-    ranks publish of them."""
+    """Adds a module's tensors to a layout, all `but` those of these names there; `instead` of some, by
+    their names, other memory of the same shape, into which nothing is read. Returns what all ranks publish
+    in place."""
     if isinstance(module, DistributedDataParallel):
         module = module.module
     meshes: list[DeviceMesh] = []
@@ -79,8 +81,10 @@ def add_module(
     for what, one in _chosen(module, names, rename, buffers, but):
         name, tensor = one.name, one.tensor
         refuse(name, one.owner, tensor)
-        _add(listed, what, name, tensor)
-        kept.append(one)
+        other = None if instead is None else instead.get(name)
+        _add(listed, what, name, tensor, other)
+        if other is None:
+            kept.append(one)
         published |= _whole(what, name, tensor)
         if isinstance(tensor, DTensor) and tensor.device_mesh not in meshes:
             meshes.append(tensor.device_mesh)
@@ -99,12 +103,30 @@ def published_by(
     rename: Rename | None,
     buffers: bool,
     but: Collection[str] = (),
+    casts: Mapping[str, torch.dtype] | None = None,
 ) -> Catalog:
-    """What all ranks publish of a module with `add_module`."""
+    """What all ranks publish of a module with `add_module`, some of it in other types."""
     listed: Catalog = {}
     for what, one in _chosen(module, names, rename, buffers, but):
-        listed |= _whole(what, one.name, one.tensor)
+        found = _whole(what, one.name, one.tensor)
+        if casts is not None and one.name in casts:
+            dtype = TORCH[str(casts[one.name]).removeprefix("torch.")]
+            found = {name: Entry(entry.shape, dtype) for name, entry in found.items()}
+        listed |= found
     return listed
+
+
+def names_of(
+    module: nn.Module,
+    *,
+    names: NameMap | None,
+    rename: Rename | None,
+    buffers: bool,
+    but: Collection[str] = (),
+) -> dict[str, list[str]]:
+    """Under which names each tensor of a module is published, by the module's own names."""
+    chosen = _chosen(module, names, rename, buffers, but)
+    return {one.name: list(_whole(what, one.name, one.tensor)) for what, one in chosen}
 
 
 def _chosen(
@@ -184,13 +206,15 @@ def replica(name: str, module: nn.Module, **labels: Any) -> Replica:
 
 
 def _add(
-    listed: layouts.Layout, what: str | Stack, name: str, tensor: torch.Tensor
+    listed: layouts.Layout, what: str | Stack, name: str, tensor: torch.Tensor, other: torch.Tensor | None
 ) -> None:
+    """Adds what a rank holds of a tensor, or other memory of the same shape."""
+    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    memory, dtype = (local, None) if other is None else read_only(other)
     if isinstance(what, str) and not isinstance(tensor, DTensor):
-        listed.add(tensor, what)
+        listed.add(memory, what, dtype=dtype)
         return
     slices = _slices(name, tensor)
-    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     along = 0
     if len(slices) > 1:
         along = next(d for d in range(tensor.ndim) if slices[0][0][d] != slices[1][0][d])
@@ -203,7 +227,14 @@ def _add(
         published = [one for box in slices for one in what.slices(name, tensor.shape, box)]
         if not published:
             return
-    listed.add(local, [_part(one) for one in published], along=along)
+    listed.add(memory, [_part(one) for one in published], along=along, dtype=dtype)
+
+
+def read_only(host: torch.Tensor) -> tuple[npt.NDArray[Any], str]:
+    """Host memory as an array that nothing is read into, and its type."""
+    array = host.view(-1).view(torch.uint8).numpy().view(f"u{host.element_size()}").reshape(host.shape)
+    array.setflags(write=False)
+    return array, TORCH[str(host.dtype).removeprefix("torch.")]
 
 
 def _part(published: PublishedSlice) -> layouts.Part:

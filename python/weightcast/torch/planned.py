@@ -94,7 +94,9 @@ class Planned:
         return Gathering(wholes, partial(_all, waits) if waits else None)
 
 
-def plan(products: Sequence[Product], tensors: Mapping[str, torch.Tensor], ranks: Ranks) -> list[Planned]:
+def plan(
+    products: Sequence[Product], tensors: Mapping[str, torch.Tensor], ranks: Ranks, memory: PinnedMemory
+) -> list[Planned]:
     """Shares out the products, by bytes. All ranks come to the same."""
     gathers = [
         tuple(gather_of(name, tensors[name], ranks.peers) for name in product.inputs) for product in products
@@ -107,7 +109,7 @@ def plan(products: Sequence[Product], tensors: Mapping[str, torch.Tensor], ranks
     for holders, numbers in by_holders.items():
         bearers = share([products[number].nbytes for number in numbers], len(holders))
         owners |= {number: holders[bearer] for number, bearer in zip(numbers, bearers, strict=True)}
-    memory, planned = PinnedMemory(), []
+    planned = []
     for number, product in enumerate(products):
         is_here = owners[number] == ranks.own and ranks.publishes
         inputs = [tensors[name] for name in product.inputs]

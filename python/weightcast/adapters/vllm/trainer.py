@@ -46,8 +46,8 @@ class WeightcastTrainer(TrainerWeightTransferEngine):
         """Takes `init_info`, a `TrainerInfo`; some vLLM give their own configuration before that.
 
         Joins the job and has the engines join: `client` is one, or a list of several. `source` is a
-        torch module, vLLM's `ModuleSource` of one (both are published where they lie), or another
-        `WeightSource` (which is copied)."""
+        torch module, vLLM's `ModuleSource` of one (both are published where they lie), what
+        `weightcast.torch.gathered` makes of one, or another `WeightSource` (which is copied)."""
         init_info: TrainerInfo = named["init_info"] if "init_info" in named else configured[-1]
         trainer = cls(client=client, source=source, is_sender=init_info.is_sender)
         trainer._publisher = Publisher(init_info, rank=init_info.rank, clients=client, source=source)
