@@ -20,6 +20,7 @@ from weightcast import spans  # noqa: E402
 from weightcast.adapters.engine import copied as copied_module  # noqa: E402
 from weightcast.adapters.engine.copied import Copied  # noqa: E402
 from weightcast.adapters.engine.sources import Made, source_of  # noqa: E402
+from weightcast.adapters.engine.trainer import Publisher, TrainerSettings  # noqa: E402
 from weightcast.pipeline.sharing import once_is_cheaper  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
@@ -364,6 +365,56 @@ def test_a_trainer_takes_it_as_its_source():
     assert len(made.layout()) == 5 and made.replica("t") == wc.Replica("t")
     made.refresh()
     assert not source.fresh, "publishing makes it"
+
+
+class FetchingEngine:
+    """An engine whose `update_weights` fetches into plain tensors; of the other calls it notes the names."""
+
+    def __init__(self, server: str, catalog) -> None:
+        self.memory = {name: torch.zeros(entry.shape) for name, entry in catalog.items()}
+        self._rollout = wc.open("policy", wc.Replica("engine"), server=server)
+        layout = wc.Layout()
+        for name, tensor in self.memory.items():
+            layout.add(tensor, name)
+        self._rollout.register(layout, deadline=SOON)
+
+    def update_weights(self, info: dict) -> None:
+        if not info.get("abandon"):
+            self._rollout.update(info["version"], deadline=SOON)
+
+    def close(self) -> None:
+        self._rollout.close()
+
+    def __getattr__(self, name: str):
+        if name.startswith("_") or name in ("states", "pause", "resume", "take", "give_back", "order", "slot"):
+            raise AttributeError(name)
+        return lambda *_: None
+
+
+@pytest.mark.parametrize("kind", ["gathered", "yielded"])
+def test_a_publisher_brings_engines_what_is_made_or_yielded(server, kind):
+    model = Layers()
+    source = wct.gathered(model, [QKV]) if kind == "gathered" else yields()
+    taken = source if kind == "gathered" else Copied(source, 0)
+    engine = FetchingEngine(server.address, taken.catalog())
+    publisher = Publisher(TrainerSettings(server=server.address, budget=150), rank=0, clients=engine, source=source)
+    try:
+        for version in (1, 2):
+            assert publisher.send() == version
+            if kind == "yielded":
+                assert all(torch.equal(engine.memory[name], value) for name, value in source.values.items())
+                source.values["w3"] += 1
+                continue
+            assert all(torch.equal(engine.memory[f"layers.{n}.qkv.weight"], joined(model, n)) for n in range(4))
+            assert torch.equal(engine.memory["norm"], model.norm)
+            with torch.no_grad():
+                for p in model.parameters():
+                    p += 1
+    finally:
+        publisher.close()
+        engine.close()
+    if kind == "yielded":
+        assert publisher._weights._pipeline.peak <= 150
 
 
 # What a WeightSource yields
