@@ -17,6 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.placement_types import _StridedShard
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -342,6 +343,20 @@ def stages_do_not_wait_for_each_other(directory: Path) -> None:
     told.set(f"sent {dist.get_rank()}", "")
 
 
+def pieces_of_a_rank_go_to_their_places(world: int) -> None:
+    """A rank that holds a piece of each half, one behind the other."""
+    mesh, plainly = init_device_mesh("cpu", (world,)), torch.arange(world * 4 * 3.0).reshape(world * 4, 3)
+    local = torch.cat([half.chunk(world)[dist.get_rank()] for half in plainly.chunk(2)])
+    module = nn.Module()
+    module.register_buffer("w", DTensor.from_local(local, mesh, [_StridedShard(0, split_factor=2)]))
+    assert module.w.shape == plainly.shape
+    source = wct.gathered(module, [wct.recipe("made", "w")], budget=0)
+    peak, planned = peak_of(source), source._planned[0]
+    assert peak <= planned.item([module.w]).peak
+    assert served(source)["made"] == bits(plainly)
+    assert max(len(boxes) for boxes in planned.gathers[0].boxes.values()) == 2
+
+
 def partial_is_refused(world: int) -> None:
     mesh = init_device_mesh("cpu", (world,))
     module = nn.Module()
@@ -382,6 +397,7 @@ def main(rank: str, world_size: str, server: str, directory: str) -> None:
     the_hook_would_notice(world)
     fails_on_one_rank(world)
     other_plans(world)
+    pieces_of_a_rank_go_to_their_places(world)
     partial_is_refused(world)
     if world == 4:
         stages_do_not_wait_for_each_other(Path(directory))
