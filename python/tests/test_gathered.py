@@ -51,7 +51,7 @@ def test_sharded_modules_are_made_whole_to_the_bit(group, server, tmp_path, worl
         for name in ("rows", "copies") if world == 4 else ("rows",):
             receive(group, name)
         for rank in ranks:
-            _, errors = rank.communicate(timeout=6 * SOON)
+            _, errors = rank.communicate(timeout=15 * SOON)
             assert rank.returncode == 0, errors
     finally:
         for rank in ranks:
@@ -68,7 +68,7 @@ def receive(group, name: str) -> None:
         layout.add(tensor, key)
     rollout = group("rollout", [layout], model=name)[0]
     for version in (1, 2):
-        rollout.wait(lambda held, v=version: v in held, deadline=6 * SOON)
+        rollout.wait(lambda held, v=version: v in held, deadline=9 * SOON)
         rollout.update(version, deadline=SOON)
         for key, tensor in expected(model).items():
             assert bits(memory[key]) == bits(tensor), (name, version, key)
@@ -177,6 +177,22 @@ def test_a_failure_publishes_nothing_and_the_next_publication_does(group):
     with trainer.published(1, deadline=SOON):
         rollout.update(1, deadline=SOON)
     assert torch.equal(memory["layers.2.qkv.weight"], joined(model, 2))
+
+
+def test_shards_that_gather_nothing_together_learn_of_a_failure_by_publishing(group):
+    """Pipeline stages agree on nothing: the other one's call would wait for this one until its deadline."""
+
+    def make(q: torch.Tensor) -> torch.Tensor:
+        if not q.is_meta:
+            raise ArithmeticError("planted")
+        return q
+
+    first = wct.gathered(Layers(), [wct.recipe("layers.*.q.made", "layers.*.q.weight", make)]).layout()
+    other = wc.Layout().add(torch.ones(3), "other")
+    trainer = group("trainer", [first, other], role="trainer")
+    mine, theirs = trainer.each(lambda handle: handle.publish(1, deadline=SOON))
+    assert isinstance(mine, wc.StageFailed) and mine.tensor == "layers.0.q.made"
+    assert isinstance(theirs, wc.LayoutMismatch) and "transform of layers.0.q.made failed" in str(theirs)
 
 
 def test_a_function_that_returns_something_else_than_when_it_was_asked():

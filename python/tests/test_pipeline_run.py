@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from weightcast import spans
-from weightcast.pipeline import Gathering, Item, Pipeline, Stage, StageFailed, Work, assign, stages_of
+from weightcast.pipeline import Course, Gathering, Item, Pipeline, Stage, StageFailed, Work, assign, stages_of
 
 from .conftest import SOON
 
@@ -88,10 +88,11 @@ def test_three_stages_run_at_once_and_the_trace_shows_them(tmp_path, monkeypatch
     for n in range(count - 2):
         before[n]["send"] += (f"{n + 2} gather ended",)
         before[n + 2]["gather"] += (f"{n} send begun",)
-    sizes = {"gathering": 1, "gathered": 1, "making": 1}
+    sizes, began = {"gathering": 1, "gathered": 1, "making": 1}, spans.now() / 1e3
     Pipeline(8, name="test").run([work(str(n), gate, before=before[n], **sizes) for n in range(count)])
     told = spans_of(tmp_path / "job.json")
     assert {name for name, _ in told} == {"gather", "transform", "send"} and len(told) == 3 * count
+    assert all(began <= start <= end <= spans.now() / 1e3 for start, end in told.values())
     for n in range(count - 2):
         # The file says so by itself: each two of these spans overlap, so there was a time of all three.
         sent, made, whole = told["send", str(n)], told["transform", str(n + 1)], told["gather", str(n + 2)]
@@ -179,6 +180,36 @@ def test_nothing_is_kept_longer_than_its_bytes_are_counted():
         gc.enable()
     assert max(at_most) <= 2 and pipeline.peak == 2
     assert not any(ref() is not None for ref in alive)
+
+
+def test_what_is_given_up_is_let_go_before_others_gathers_are_taken_part_in():
+    gate, alive, at_most = Gate(), [], []
+
+    def one(number: int) -> Work:
+        def gather() -> Gathering:
+            whole = Held()
+            alive.append(weakref.ref(whole))
+            at_most.append(sum(ref() is not None for ref in alive))
+            return Gathering([whole], lambda: None)
+
+        def fails(_: list[Any]) -> Any:
+            gate.wait("two are there")
+            raise ValueError("planted")
+
+        return Work(Item(str(number), 1, 1, slot=number), gather, fails, lambda _: None, lane="a")
+
+    gathered = Course.gathered
+
+    def told(course: Course, number: int) -> None:
+        gathered(course, number)
+        if number == 1:
+            gate.tell("two are there")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Course, "gathered", told)
+        with pytest.raises(StageFailed, match="transform of 0 failed"):
+            Pipeline(2).run([one(n) for n in range(8)])
+    assert len(at_most) == 8 and max(at_most) == 2
 
 
 @pytest.mark.parametrize("stage", list(Stage))

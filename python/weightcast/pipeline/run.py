@@ -8,6 +8,7 @@ another one.
 
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -279,6 +280,8 @@ class _Run:
             done(error)
 
     def _failed(self, number: int | None, stage: Stage, error: BaseException) -> None:
+        if number is not None:
+            _let_go(error)
         with self._changed:
             if self._course.fail(number, stage, error) and number is not None:
                 log.debug("%s of %s has failed: %r", stage, self._works[number].item.name, error)
@@ -297,6 +300,14 @@ class _Run:
 def entered(target: Callable[[], None]) -> None:
     """Runs in each thread of a pipeline: a test may put something around all of them."""
     target()
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Empties the frames that an error has passed: they hold the tensors of a stage, while the gathers of
+    other ranks need the room. The lines stay."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _said(error: BaseException) -> str:
