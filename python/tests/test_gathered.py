@@ -467,8 +467,10 @@ def test_what_a_source_yields_is_copied_under_a_budget(budget):
         assert peak_of_copying(copied) <= max(budget, 6 * 5 * 4)
         assert all(torch.equal(copied._tensors[name], value) for name, value in source.values.items())
         assert copied._pipeline.peak <= max(budget, 6 * 5 * 4)
+    assert copied._pipeline._most > 1
     source.order.reverse()
     copied.refresh()
+    assert copied._pipeline._most == 1, "sizes are not those that the budget went by"
     assert all(torch.equal(copied._tensors[name], value) for name, value in source.values.items())
     assert source.ended == 3
 
