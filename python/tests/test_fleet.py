@@ -361,15 +361,9 @@ class Killed(BaseException):
 STEPS = ["order", "answer", "begin", "fetch", "arrived", "pause", "install", "invalidate", "stamp", "resume"]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_trainer_that_is_lost_anywhere_leaves_no_two_versions(job, fleet_of, seed) -> None:
-    draw = random.Random(seed)
-    engines = [Engine(job, name=f"e{n}") for n in range(3)]
-    first = fleet_of(engines)
-    first.update(version(1))
-
-    struck, lost, left = draw.choice(STEPS), threading.Event(), draw.randrange(12)
-    counts = itertools.count()
+def lose_trainer(fleet: Fleet, engines: list[Engine], struck: str, left: int) -> None:
+    """While it updates engines to version 2: at this step, after so many of them."""
+    lost, counts = threading.Event(), itertools.count()
 
     def strike(step: str) -> None:
         if lost.is_set() or step == struck and next(counts) == left:
@@ -378,9 +372,10 @@ def test_a_trainer_that_is_lost_anywhere_leaves_no_two_versions(job, fleet_of, s
 
     for engine in engines:
         engine.strikes = strike
+
     def update() -> None:
         with suppress(wc.WeightcastError, Killed):
-            first.update(version(2))
+            fleet.update(version(2))
         lost.set()
 
     # Threads of the lost process end with it.
@@ -388,22 +383,53 @@ def test_a_trainer_that_is_lost_anywhere_leaves_no_two_versions(job, fleet_of, s
     try:
         threading.Thread(target=update, daemon=True).start()
         assert lost.wait(SOON)
-        for line in first._lines.values():
+        for line in fleet._lines.values():
             line.close()
             line._thread.join(SOON)
         said = {engine.serves() for engine in engines} - {None}
         assert len(said) <= 1, f"engines serve {said}"
     finally:
         threading.excepthook = former
-
     for engine in engines:
         engine.strikes = lambda step: None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_trainer_that_is_lost_anywhere_leaves_no_two_versions(job, fleet_of, seed) -> None:
+    draw = random.Random(seed)
+    engines = [Engine(job, name=f"e{n}") for n in range(3)]
+    first = fleet_of(engines)
+    first.update(version(1))
+    lose_trainer(first, engines, draw.choice(STEPS), draw.randrange(12))
     second = fleet_of(engines)
     second.bring(None)
     said = [engine.serves() for engine in engines]
     assert said in ([1, 1, 1], [2, 2, 2]), "what was lost is ended, without a new version"
     second.update(version(3))
     assert [engine.serves() for engine in engines] == [3] * 3
+
+
+def test_the_end_of_a_lost_trainers_update_is_none_of_the_next_one(job, fleet_of) -> None:
+    engines = [Engine(job) for _ in range(3)]
+    first = fleet_of(engines)
+    first.update(version(1))
+    lose_trainer(first, engines, "fetch", 0)
+    # Its version is given up, and this one is there.
+    fleet_of(engines).update(version(1))
+    assert [engine.serves() for engine in engines] == [1] * 3
+    assert fleet_of(engines).bring(None).end is None
+
+
+def test_an_engine_that_stands_still_already_goes_on_if_the_update_comes_to_nothing(job, fleet_of) -> None:
+    """Its workers know nothing of that."""
+    engines = [Engine(job) for _ in range(2)]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    engines[0].stopped = True
+    engines[0].failures = {"read_layout": 1}
+    with pytest.raises(wc.WeightcastError, match="version 2 was given up"):
+        fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [1, 1]
 
 
 @pytest.mark.parametrize("question", range(1, 6))
