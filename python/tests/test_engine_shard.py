@@ -192,6 +192,20 @@ def test_a_fetch_takes_over_from_one_that_still_waits(job: Job) -> None:
     shard.close()
 
 
+def test_a_version_that_was_given_up_and_comes_late_is_not_installed(job: Job) -> None:
+    engine = Engine()
+    shard = job.shard(engine, catalog=CATALOG)
+    shard.fetch(1, wait=False)
+    shard.give_up()
+    job.publish(1)
+    with pytest.raises(wc.Misuse, match="no version has been fetched"):
+        shard.install()  # which waits for the bytes
+    assert shard.state.fetched is None and not shard.arrived() and engine.holds(0)
+    shard.fetch(1)
+    assert shard.install() == 1 and engine.holds(1)
+    shard.close()
+
+
 def test_a_version_that_was_given_up_is_not_installed_on_waking(job: Job) -> None:
     engine = Engine()
     shard = job.shard(engine, catalog=CATALOG)
