@@ -13,6 +13,7 @@ from weightcast.adapters.engine import EngineState
 torch = pytest.importorskip("torch")
 
 from weightcast.adapters.engine.engines import TRIES, Engines  # noqa: E402
+from weightcast.adapters.engine.http import Gone  # noqa: E402
 from weightcast.adapters.engine.sources import Copied, InPlace, source_of  # noqa: E402
 from weightcast.adapters.vllm import HTTPEngine  # noqa: E402
 
@@ -260,7 +261,7 @@ def test_another_source_is_copied_on_rank_0() -> None:
 
 
 class Answering(BaseHTTPRequestHandler):
-    """A server whose answer has no end, and whose `/health` says that the engine has died."""
+    """A server whose answer has no end, and whose `/health` says that the engine has died. It drops no caches."""
 
     def do_GET(self) -> None:
         well = self.path != "/health"
@@ -277,6 +278,12 @@ class Answering(BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", "http://127.0.0.1:1/")
             self.end_headers()
+            return
+        if self.path.startswith("/reset_prefix_cache"):
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(b'{"success": false}')
             return
         asked.wait()
 
@@ -305,6 +312,20 @@ def test_an_answer_without_end_is_not_read_to_its_end(answering: str) -> None:
 def test_an_engine_that_died_is_noticed_while_a_request_waits(answering: str) -> None:
     with pytest.raises(wc.WeightcastError, match="the engine has died .*503.*; restart it"):
         HTTPEngine(answering).pause()
+
+
+def test_only_an_address_where_nothing_listens_is_that_of_a_dead_engine(answering: str) -> None:
+    """Whoever is busy may serve, and its fleet must not go on without it."""
+    with pytest.raises(wc.WeightcastError, match="timed out") as caught:
+        HTTPEngine(answering, timeout=0.1).pause()
+    assert not isinstance(caught.value, Gone)
+    with pytest.raises(Gone):
+        HTTPEngine("http://127.0.0.1:1").pause()
+
+
+def test_caches_that_are_not_dropped_are_an_error(answering: str) -> None:
+    with pytest.raises(wc.WeightcastError, match="caches of keys and values were not dropped"):
+        HTTPEngine(answering).invalidate()
 
 
 def test_no_redirect_is_followed_and_no_proxy_used(answering: str, monkeypatch: pytest.MonkeyPatch) -> None:
