@@ -39,6 +39,8 @@ struct DriverRig {
     cancel_at: Option<UpdateStep>,
     /// The register is lost when it is asked for a verdict, before or after it has written one; another takes its place.
     lost_at_verdict: Option<RegisterHeard>,
+    /// Questions for a verdict that are still under way to the register, if they take long.
+    held: Option<Vec<FleetQuestion>>,
     steps: Vec<(u32, UpdateStep)>,
     fleets: Vec<FleetEnd>,
 }
@@ -64,6 +66,7 @@ impl DriverRig {
             stop_at: None,
             cancel_at: None,
             lost_at_verdict: None,
+            held: None,
             steps: Vec::new(),
             fleets: Vec::new(),
         }
@@ -78,6 +81,11 @@ impl DriverRig {
     fn bring(&mut self, driver: &mut FleetDriver, wanted: Option<Version>) -> Option<DriverEnd> {
         let engines = self.gates.keys().map(|engine| (*engine, 1)).collect();
         assert!(driver.bring(self.now, wanted, engines));
+        self.go_on(driver)
+    }
+
+    /// Until the driver is at its end, or lost, or has ended an update whose questions are still under way.
+    fn go_on(&mut self, driver: &mut FleetDriver) -> Option<DriverEnd> {
         loop {
             driver.validate().unwrap();
             let Some(output) = driver.poll_output() else {
@@ -95,6 +103,9 @@ impl DriverRig {
                     self.obey(driver, engine, order);
                 }
                 DriverOutput::Abandon { .. } | DriverOutput::Apart { .. } => {}
+                DriverOutput::Ask(asked @ FleetQuestion::Verdict { .. }) if self.held.is_some() => {
+                    self.held.iter_mut().for_each(|held| held.push(asked));
+                }
                 DriverOutput::Ask(asked) => {
                     let lost = self
                         .lost_at_verdict
@@ -111,8 +122,25 @@ impl DriverRig {
                     let answer = self.register.answer(asked);
                     driver.handle(self.now, DriverInput::Register { asked, answer });
                 }
-                DriverOutput::Fleet { result, .. } => self.fleets.push(result.end),
+                DriverOutput::Fleet { result, .. } => {
+                    self.fleets.push(result.end);
+                    if self.held.is_some() {
+                        return None;
+                    }
+                }
                 DriverOutput::Ended(end) => return Some(end),
+            }
+        }
+    }
+
+    /// What can be done without time passing.
+    fn pump(&mut self, driver: &mut FleetDriver) {
+        while let Some(output) = driver.poll_output() {
+            if let DriverOutput::Ask(asked) = output {
+                let answer = self.register.answer(asked);
+                driver.handle(self.now, DriverInput::Register { asked, answer });
+            } else if let DriverOutput::Run { engine, order } = output {
+                self.obey(driver, engine, order);
             }
         }
     }
@@ -324,15 +352,62 @@ fn an_engine_that_says_nothing_and_is_not_known_to_be_dead_holds_its_fleet_up() 
     assert!(driver.bring(rig.now, Some(version(1)), (0..3).map(|engine| (engine, 1)).collect()));
     driver.handle(rig.now, DriverInput::Engine { engine: 1, input: UpdateInput::Lost });
     rig.gates.remove(&1);
-    while let Some(output) = driver.poll_output() {
-        if let DriverOutput::Ask(asked) = output {
-            let answer = rig.register.answer(asked);
-            driver.handle(rig.now, DriverInput::Register { asked, answer });
-        } else if let DriverOutput::Run { engine, order } = output {
-            rig.obey(&mut driver, engine, order);
-        }
-    }
+    rig.pump(&mut driver);
     assert_eq!(rig.serve(), [Some(version(1)); 2]);
+}
+
+/// What it has said is no answer of another engine's.
+#[test]
+fn an_engine_that_answers_and_dies_does_not_stand_for_one_that_says_nothing() {
+    let mut rig = DriverRig::new(2);
+    rig.cut = vec![1];
+    let mut driver = FleetDriver::new(config(1));
+    assert!(driver.bring(rig.now, Some(version(1)), BTreeMap::from([(0, 1), (1, 1)])));
+    rig.pump(&mut driver);
+    driver.handle(rig.now, DriverInput::Engine { engine: 0, input: UpdateInput::Lost });
+    rig.pump(&mut driver);
+    assert!(!driver.is_idle(), "engine 1 may be serving");
+    assert_eq!(driver.transaction(), None);
+    assert_eq!(rig.go_on(&mut driver), Some(DriverEnd::OutOfReach { engines: vec![1] }));
+}
+
+/// Its old version is none that the fleet has: after an abort it would be served beside the fleet's.
+#[test]
+fn an_engine_that_has_another_version_than_its_fleet_does_not_go_back_to_it() {
+    let mut rig = DriverRig::new(2);
+    rig.bring(&mut FleetDriver::new(config(1)), Some(version(2)));
+    let late = EngineGate::new(2, Some(version(1)), 0, Safeguards::default());
+    rig.gates.insert(2, late.serving());
+    rig.stop_at = Some(UpdateStep::Begin);
+    assert_eq!(rig.bring(&mut FleetDriver::new(config(2)), Some(version(3))), None);
+    assert_eq!(rig.serve(), [None; 3]);
+    // With the register goes the commit.
+    rig.register = FleetRegister::new(8, Safeguards::default());
+    (rig.stop_at, rig.fleets) = (None, Vec::new());
+    rig.steps.clear();
+    assert_eq!(rig.bring(&mut FleetDriver::new(config(3)), None), Some(DriverEnd::Done));
+    assert_eq!(rig.fleets, [FleetEnd::Aborted]);
+    assert_eq!(rig.serve(), [Some(version(2)); 3], "it is brought along");
+}
+
+/// The engines have started anew, so none of them remembers the update, and nobody asks for an abort of it.
+#[test]
+fn a_commit_that_is_under_way_counts_for_nothing_once_its_driver_goes_on() {
+    let mut rig = DriverRig::new(2);
+    let mut driver = FleetDriver::new(config(1));
+    rig.bring(&mut driver, Some(version(1)));
+    rig.held = Some(Vec::new());
+    assert_eq!(rig.bring(&mut driver, Some(version(2))), None);
+    assert_eq!(rig.fleets.last(), Some(&FleetEnd::InDoubt));
+    for (engine, gate) in &mut rig.gates {
+        let (life, driver) = (u64::from(*engine) + 10, rig.register.newest_driver());
+        *gate = EngineGate::new(life, Some(version(1)), driver, Safeguards::default());
+    }
+    let late = rig.held.take().expect("they were held")[0];
+    assert_eq!(rig.go_on(&mut driver), Some(DriverEnd::Done));
+    assert_eq!(rig.bring(&mut driver, Some(version(3))), Some(DriverEnd::Done));
+    assert_eq!(rig.register.answer(late).verdict, Some(FleetVerdict::Abort));
+    assert_eq!(rig.register.version(), Some(version(3)), "which engines serve");
 }
 
 #[test]

@@ -174,6 +174,32 @@ fn without_a_register_a_driver_aborts_or_is_in_doubt() {
     assert_eq!(rig.result.unwrap().end, FleetEnd::Aborted);
 }
 
+/// Who knows whether the register has heard of the commit: an abort of the driver's own would part the fleet.
+#[test]
+fn a_caller_that_cancels_once_a_commit_was_asked_for_changes_nothing() {
+    for verdict in [None, Some(FleetVerdict::Commit), Some(FleetVerdict::Abort)] {
+        let mut rig = FleetRig::new();
+        rig.run(None);
+        assert_eq!(rig.wanted.take(), Some(FleetVerdict::Commit));
+        rig.give(FleetInput::Cancel);
+        assert_eq!(rig.wanted, None, "the register is asked for nothing else");
+        verdict.into_iter().for_each(|verdict| rig.decide(verdict));
+        while rig.result.is_none() {
+            rig.run(None);
+            rig.now = rig.fleet.next_timeout().unwrap_or(rig.now);
+            rig.fleet.handle_timeout(rig.now);
+            rig.pump();
+        }
+        let end = match verdict {
+            None => FleetEnd::InDoubt,
+            Some(FleetVerdict::Commit) => FleetEnd::Committed,
+            Some(FleetVerdict::Abort) => FleetEnd::Aborted,
+        };
+        let resumed = rig.steps.iter().any(|(_, step)| *step == UpdateStep::Resume);
+        assert_eq!((rig.result.unwrap().end, resumed), (end, verdict.is_some()));
+    }
+}
+
 #[test]
 fn a_register_that_does_not_know_the_update_is_not_asked_on() {
     let other = FleetTransaction { driver: 1, number: 2 };

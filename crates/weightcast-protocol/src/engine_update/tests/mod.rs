@@ -5,6 +5,7 @@ mod driver;
 mod fleet;
 mod gate;
 mod register;
+mod report;
 mod routing;
 mod update;
 
