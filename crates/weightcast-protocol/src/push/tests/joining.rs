@@ -101,6 +101,18 @@ fn a_holder_that_joins_is_there_when_another_is_lost() {
     assert_eq!(rig.routes()[2], SenderId(3));
 }
 
+#[test]
+fn a_sender_that_was_lost_is_a_holder_again_once_it_holds_the_version_again() {
+    let mut rig = PushRig::joined();
+    rig.give(PushInput::SenderLost { sender: SenderId(1) });
+    assert_eq!(rig.routes(), [SenderId(2); 3]);
+    let parcels = [(TARGET, [0, 1, 2].into())].into();
+    rig.give(PushInput::SenderHolds { sender: SenderId(1), parcels });
+    assert_eq!(rig.routes(), [SenderId(2); 3], "nothing moves without need");
+    rig.give(PushInput::SenderLost { sender: SenderId(2) });
+    assert_eq!((rig.routes(), rig.result.is_none()), (vec![SenderId(1); 3], true));
+}
+
 /// Each target's time begins with its own join.
 #[test]
 fn deadlines_count_from_the_join() {
