@@ -9,6 +9,7 @@ use crate::wire::description::{
 };
 use crate::wire::handshake::{HELLO_BYTES, PROOF_BYTES, ReaderSide, SourceSide, VERDICT_BYTES};
 use crate::wire::mac::{Channel, GrantKey, Nonces};
+use crate::wire::word_frame::{decode_word, word_request};
 use crate::wire::write_frame::{WriteClaim, WriteFrame};
 use crate::wire::{self, FrameKind, HEADER_BYTES, Header};
 
@@ -27,6 +28,7 @@ pub fn frame(bytes: &[u8]) {
         FrameKind::Read | FrameKind::Await => asked(body),
         FrameKind::Digest => placed(body),
         FrameKind::Write => written(body),
+        FrameKind::Word => said(body),
         FrameKind::Identity => drop(decode_identity(body)),
         FrameKind::Description => described(body),
         FrameKind::Digests => drop(wire::decode_digests(body)),
@@ -36,7 +38,8 @@ pub fn frame(bytes: &[u8]) {
         | FrameKind::End
         | FrameKind::Refused
         | FrameKind::Progress
-        | FrameKind::Written => {}
+        | FrameKind::Written
+        | FrameKind::Heard => {}
     }
 }
 
@@ -61,6 +64,12 @@ fn written(body: &[u8]) {
     assert_eq!(again, body);
     let key = GrantKey::new(&Secret::new("the secret"));
     assert!(!frame.is_proved(&key, &Nonces::NONE, 0));
+}
+
+/// No stranger's word is believed.
+fn said(body: &[u8]) {
+    let key = Auth::with_token(Secret::new("the token")).word_key();
+    assert!(!matches!(decode_word(&key, body), Ok(Some(_))));
 }
 
 fn described(body: &[u8]) {
@@ -143,6 +152,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         ("frame", write),
+        ("frame", word_request(&Auth::default().word_key(), b"{}")),
         ("frame", request(FrameKind::Description, &|out| put_description(out, &description))),
         ("frame", request(FrameKind::Digests, &|out| wire::put(out, &[1, 2, 3, 4]))),
         ("frame", request(FrameKind::Noted, &|out| out.extend_from_slice(b"\x01a note"))),

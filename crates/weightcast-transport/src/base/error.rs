@@ -204,6 +204,9 @@ pub enum RequestRefusal {
          or this is not its writer; ask the owner of the memory for another"
     )]
     NotGranted,
+    /// A word was not heard: nobody listens there, or its proof does not fit.
+    #[error("nobody there takes this word: is the other end of the same job, and open?")]
+    NotHeard,
 }
 
 /// Set in the code of a refused codec, beside the lower seven bits of its number.
@@ -218,6 +221,8 @@ impl RequestRefusal {
                 Advice::RetryElsewhere
             }
             Self::OutOfRange | Self::TooMuch | Self::NotGranted => Advice::Fatal,
+            // Somebody may listen there soon.
+            Self::NotHeard => Advice::RetrySame,
         }
     }
 
@@ -228,6 +233,7 @@ impl RequestRefusal {
             Self::OutOfRange => 3,
             Self::TooMuch => 4,
             Self::NotGranted => 5,
+            Self::NotHeard => 6,
             Self::UnknownCodec { codec } => CODEC | codec,
         }
     }
@@ -237,7 +243,7 @@ impl RequestRefusal {
         if code & CODEC != 0 {
             return Some(UnknownCodec { codec: code & !CODEC });
         }
-        [UnknownExport, StaleGeneration, OutOfRange, TooMuch, NotGranted]
+        [UnknownExport, StaleGeneration, OutOfRange, TooMuch, NotGranted, NotHeard]
             .into_iter()
             .find(|refusal| refusal.code() == code)
     }
@@ -333,6 +339,7 @@ mod tests {
             (TransportError::Refused(RequestRefusal::OutOfRange), Fatal),
             (TransportError::Refused(RequestRefusal::TooMuch), Fatal),
             (TransportError::Refused(RequestRefusal::NotGranted), Fatal),
+            (TransportError::Refused(RequestRefusal::NotHeard), RetrySame),
             (TransportError::Refused(RequestRefusal::UnknownCodec { codec: 5 }), RetryElsewhere),
             (TransportError::UnknownCodec { addr, codec: 5 }, RetryElsewhere),
             (TransportError::Timeout { what: "" }, RetryElsewhere),
@@ -379,6 +386,7 @@ mod tests {
             (3, OutOfRange),
             (4, TooMuch),
             (5, NotGranted),
+            (6, NotHeard),
         ];
         for code in 0..=255 {
             let refusal = table.iter().find(|(number, _)| *number == code).map(|(_, r)| *r);

@@ -42,7 +42,8 @@ impl fmt::Display for ExportId {
 pub struct GrantId(pub u64);
 
 impl GrantId {
-    pub(crate) fn random() -> Self {
+    /// A fresh name.
+    pub fn random() -> Self {
         Self(u64::from_le_bytes(random()))
     }
 }

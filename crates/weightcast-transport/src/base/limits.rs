@@ -22,6 +22,9 @@ pub const WRITE_PIECE_BYTES: usize = 128 << 10;
 /// their bytes are still in the cache when they are digested.
 pub const WRITE_WINDOW: usize = 8;
 
+/// Bytes of one word: a request holds one, with its proof.
+pub const MAX_WORD_BYTES: usize = MAX_REQUEST_BYTES - 32;
+
 /// Grants of one process that are open at once: those of a generation, one for each writer of each shard.
 pub const MAX_GRANTS: usize = 4 << 10;
 

@@ -2,7 +2,7 @@
 
 use crate::base::error::TransportError;
 use crate::base::id::ExportId;
-use crate::base::limits::MAX_DESCRIPTIONS;
+use crate::base::limits::{MAX_DESCRIPTIONS, MAX_WORD_BYTES};
 use crate::base::lock::lock;
 use crate::base::patience::Patience;
 use crate::base::secret::Auth;
@@ -14,9 +14,11 @@ use crate::piece::extent::PlacedExtent;
 use crate::port::server::DataServer;
 use crate::wire::description::ExportDescription;
 use crate::wire::local_source::LocalSource;
+use crate::wire::mac::WordKey;
 use crate::wire::pool::Pool;
 use crate::wire::stream::DataStream;
-use crate::wire::{self, FrameKind};
+use crate::wire::word_frame::word_request;
+use crate::wire::{self, FrameKind, Malformed};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -36,6 +38,8 @@ pub struct Peer {
     /// Why there is no lane before the first.
     passed_over: String,
     described: Mutex<HashMap<(ExportId, u64), Arc<ExportDescription>>>,
+    /// Proves what is said to it.
+    words: WordKey,
 }
 
 impl Peer {
@@ -91,7 +95,8 @@ impl Peer {
         let (lanes, passed_over) = lane::reach(&meeting)?;
         let port = Arc::clone(&meeting.port);
         let process = if lanes.len() > 1 { meeting.into_process() } else { None };
-        let peer = Self { addr, port, process, lanes, passed_over, described: Mutex::default() };
+        let (described, words) = (Mutex::default(), auth.word_key());
+        let peer = Self { addr, port, process, lanes, passed_over, described, words };
         tracing::info!(%addr, way = %peer.way(), why = peer.why_first(), "connected to a data port");
         Ok(peer)
     }
@@ -125,6 +130,23 @@ impl Peer {
     /// Why [`Peer::way`] was chosen.
     pub fn why_first(&self) -> &str {
         if self.lanes.len() == 1 { &self.passed_over } else { self.preferred().why() }
+    }
+
+    /// Says a word to whoever listens at the peer's data port ([`DataServer::listen`]). Once this returns, the word was
+    /// taken; after an error it may have been.
+    ///
+    /// # Errors
+    /// [`RequestRefusal::NotHeard`](crate::RequestRefusal::NotHeard); [`RequestRefusal::TooMuch`](crate::RequestRefusal::TooMuch)
+    /// beyond [`MAX_WORD_BYTES`](crate::limits::MAX_WORD_BYTES), where nothing is sent; that the peer cannot be reached.
+    pub fn tell(&self, word: &[u8], deadline: Instant) -> Result<(), TransportError> {
+        if word.len() > MAX_WORD_BYTES {
+            return Err(crate::base::error::RequestRefusal::TooMuch.into());
+        }
+        let request = word_request(&self.words, word);
+        let patience = Patience { deadline: Some(deadline), ..Patience::default() };
+        let heard =
+            |body: &[u8]| if body.is_empty() { Ok(()) } else { Err(Malformed("answer to a word")) };
+        self.port.ask(&request, FrameKind::Heard, &patience, heard)
     }
 
     /// Its data port.

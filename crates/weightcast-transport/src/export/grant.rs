@@ -92,10 +92,19 @@ pub(crate) struct GrantedWrite<'a> {
 }
 
 impl Grant {
-    /// A grant, and its writer's half.
+    /// A grant with a secret of its own, and its writer's half.
     pub(crate) fn new(terms: GrantTerms, now: Instant) -> (Self, WriteGrant) {
+        Self::known_as(GrantId::random(), Secret::new(random::<32>()), terms, now)
+    }
+
+    /// A grant of this name, whose writer knows this secret.
+    pub(crate) fn known_as(
+        id: GrantId,
+        secret: Secret,
+        terms: GrantTerms,
+        now: Instant,
+    ) -> (Self, WriteGrant) {
         let GrantTerms { generation, regions, writer, valid_for } = terms;
-        let (id, secret) = (GrantId::random(), Secret::new(random::<32>()));
         let (key, lens) = (GrantKey::new(&secret), regions.iter().map(|r| r.len() as u64));
         let half = WriteGrant { id, generation, lens: lens.collect(), secret };
         // Beyond what the clock can say, only closing ends it.

@@ -4,6 +4,7 @@ use crate::base::error::RequestRefusal;
 use crate::base::id::GrantId;
 use crate::base::limits::MAX_GRANTS;
 use crate::base::lock::lock;
+use crate::base::secret::Secret;
 use crate::export::grant::{Grant, GrantError, GrantTerms, Spans, WriteGrant};
 use crate::memory::region::Region;
 use std::collections::HashMap;
@@ -16,8 +17,13 @@ use std::time::Instant;
 pub(crate) struct GrantTable(Mutex<HashMap<GrantId, Arc<Grant>>>);
 
 impl GrantTable {
-    /// Opens a grant over regions that no export serves.
-    pub(crate) fn open(&self, terms: GrantTerms, now: Instant) -> Result<WriteGrant, GrantError> {
+    /// Opens a grant over regions that no export serves. `known`: its name and its secret, if they are drawn already.
+    pub(crate) fn open(
+        &self,
+        terms: GrantTerms,
+        known: Option<(GrantId, Secret)>,
+        now: Instant,
+    ) -> Result<WriteGrant, GrantError> {
         if let Some(region) = terms.regions.iter().position(|region| !region.is_writable()) {
             return Err(GrantError::ReadOnly { region });
         }
@@ -26,7 +32,10 @@ impl GrantTable {
         if grants.len() >= MAX_GRANTS {
             return Err(GrantError::TooMany { limit: MAX_GRANTS });
         }
-        let (grant, half) = Grant::new(terms, now);
+        let (grant, half) = match known {
+            Some((id, secret)) => Grant::known_as(id, secret, terms, now),
+            None => Grant::new(terms, now),
+        };
         grants.insert(half.id, Arc::new(grant));
         Ok(half)
     }
@@ -95,11 +104,11 @@ mod tests {
     #[test]
     fn an_expired_grant_that_makes_room_is_closed() {
         let (table, now) = (GrantTable::default(), Instant::now());
-        let id = table.open(terms(), now).unwrap().id;
+        let id = table.open(terms(), None, now).unwrap().id;
         let held = table.get(id).unwrap();
-        table.open(terms(), now).unwrap();
+        table.open(terms(), None, now).unwrap();
         assert!(!held.is_closed());
-        table.open(terms(), now + DAY).unwrap();
+        table.open(terms(), None, now + DAY).unwrap();
         assert!(held.is_closed() && table.get(id).is_err());
     }
 
@@ -107,7 +116,7 @@ mod tests {
     #[test]
     fn a_grant_is_taken_off_no_sooner_than_its_last_write_has_ended() {
         let table = GrantTable::default();
-        let id = table.open(terms(), Instant::now()).unwrap().id;
+        let id = table.open(terms(), None, Instant::now()).unwrap().id;
         let held = table.get(id).unwrap();
         let writing = held.keep_open();
         std::thread::scope(|scope| {

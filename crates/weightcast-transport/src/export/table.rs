@@ -5,6 +5,7 @@ use crate::base::holds::Holds;
 use crate::base::id::{ExportId, GrantId};
 use crate::base::limits::MAX_REGIONS;
 use crate::base::lock::lock;
+use crate::base::secret::Secret;
 use crate::export::grant::{Grant, GrantError, GrantTerms, Spans, WriteGrant};
 use crate::export::grants::GrantTable;
 use crate::export::served::Export;
@@ -84,6 +85,30 @@ impl ExportTable {
     /// [`GrantError`]: a region is read-only or computed, or served by an export that was not fenced; or too
     /// many grants are open.
     pub fn open_grant(&self, terms: GrantTerms) -> Result<WriteGrant, GrantError> {
+        self.grant_to(terms, None)
+    }
+
+    /// The same under a name and with a secret that the writer knows otherwise ([`Auth::grant_secret`]). The name is
+    /// fresh ([`GrantId::random`]).
+    ///
+    /// # Errors
+    /// As [`ExportTable::open_grant`].
+    ///
+    /// [`Auth::grant_secret`]: crate::Auth::grant_secret
+    pub fn open_grant_as(
+        &self,
+        id: GrantId,
+        secret: Secret,
+        terms: GrantTerms,
+    ) -> Result<WriteGrant, GrantError> {
+        self.grant_to(terms, Some((id, secret)))
+    }
+
+    fn grant_to(
+        &self,
+        terms: GrantTerms,
+        known: Option<(GrantId, Secret)>,
+    ) -> Result<WriteGrant, GrantError> {
         let exports = lock(&self.exports);
         let served = exports.values().filter(|export| export.is_served());
         let spans = Spans::of(&terms.regions);
@@ -93,7 +118,7 @@ impl ExportTable {
             let region = terms.regions.iter().position(|region| served.overlap(region));
             return Err(GrantError::Served { region: region.unwrap_or_default() });
         }
-        self.grants.open(terms, Instant::now())
+        self.grants.open(terms, known, Instant::now())
     }
 
     /// Ends a grant. Once this returns, no write of the grant is under way, and none comes. False if the

@@ -13,6 +13,7 @@ use crate::piece::extent::{Extent, PlacedExtent};
 use crate::piece::filling::Filling;
 use crate::port::answer_writer::AnswerWriter;
 use crate::port::bounds;
+use crate::port::ear::Ear;
 use crate::port::request_reader::RequestReader;
 use crate::port::seats::ConnectionSeat;
 use crate::port::slices::{self, DigestTurns};
@@ -20,8 +21,9 @@ use crate::port::write_side::WriteSide;
 use crate::wire::description::{ExportDescription, RegionDescription, put_description};
 use crate::wire::handshake::{PROOF_BYTES, SourceSide, full};
 use crate::wire::local_name::LocalName;
-use crate::wire::mac::{Channel, MacKey, Nonces};
+use crate::wire::mac::{Channel, MacKey, Nonces, WordKey};
 use crate::wire::socket::Socket;
+use crate::wire::word_frame::decode_word;
 use crate::wire::{self, FrameKind, Header, Malformed, WireCodec};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -69,6 +71,17 @@ pub(crate) struct Desk {
     /// The Unix socket beside the port.
     pub(crate) name: Option<LocalName>,
     pub(crate) turns: DigestTurns,
+    /// Proves words.
+    pub(crate) words: WordKey,
+    pub(crate) ear: Ear,
+}
+
+impl Desk {
+    /// That of a port that serves nothing yet, and where nobody listens.
+    pub(crate) fn new(name: Option<LocalName>, words: WordKey) -> Self {
+        let (exports, turns, ear) = (Arc::default(), DigestTurns::new(), Ear::default());
+        Self { exports, name, turns, words, ear }
+    }
 }
 
 /// An admitted connection.
@@ -112,6 +125,15 @@ impl<'a> Connection<'a> {
                     self.writes.write(&self.desk.exports, header, body).map_err(invalid)?;
                 let answer = Header::new(FrameKind::Written, 0);
                 let answer = written.map_or_else(Header::refusal, |()| answer);
+                self.output.pending.extend_from_slice(&answer.encode());
+                continue;
+            }
+            if header.kind == FrameKind::Word {
+                let word = decode_word(&self.desk.words, body).map_err(invalid)?;
+                let answer = match word.is_some_and(|word| self.desk.ear.hear(word)) {
+                    true => Header::new(FrameKind::Heard, 0),
+                    false => Header::refusal(RequestRefusal::NotHeard),
+                };
                 self.output.pending.extend_from_slice(&answer.encode());
                 continue;
             }

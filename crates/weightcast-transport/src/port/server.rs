@@ -9,7 +9,6 @@ use crate::port::holder::Holder;
 use crate::port::listener::Listener;
 use crate::port::seats::{ConnectionSeat, Seats};
 use crate::port::serve::{Connection, Desk, admit};
-use crate::port::slices::DigestTurns;
 use crate::wire::handshake;
 use crate::wire::mac::{Channel, MacKey};
 use crate::wire::socket::Socket;
@@ -106,11 +105,7 @@ impl DataServer {
         }
         let listener = Arc::new(listener);
         let shared = Arc::new(PortState {
-            desk: Desk {
-                exports: Arc::default(),
-                name: listener.name(),
-                turns: DigestTurns::new(),
-            },
+            desk: Desk::new(listener.name(), auth.word_key()),
             key: auth.mac_key(),
             port: addr.port(),
             seats: Mutex::new(Seats::new(connections)),
@@ -133,6 +128,17 @@ impl DataServer {
     /// What it serves.
     pub fn exports(&self) -> &Arc<ExportTable> {
         &self.shared.desk.exports
+    }
+
+    /// Has every word that comes here taken by `listens`: at once, since the speaker waits for it. False if a word is not
+    /// taken. Words come from holders of the token; twice, late and in any order.
+    pub fn listen(&self, listens: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
+        self.shared.desk.ear.set(Some(Arc::new(listens)));
+    }
+
+    /// Takes no word any more.
+    pub fn stop_listening(&self) {
+        self.shared.desk.ear.set(None);
     }
 
     /// Open connections.

@@ -47,6 +47,8 @@ pub(crate) enum FrameKind {
     Write = 7,
     /// Request: the note of this export or its early note, whichever is there within a time.
     EarlyNote = 8,
+    /// Request: hear this word of a holder of the token.
+    Word = 9,
     /// Answer to `Identify`.
     Identity = 129,
     /// Answer to `Describe`.
@@ -65,14 +67,16 @@ pub(crate) enum FrameKind {
     Progress = 136,
     /// Answer to `Write`: all of its bytes are in memory.
     Written = 137,
+    /// Answer to `Word`: whoever listens here has the word.
+    Heard = 138,
 }
 
 impl FrameKind {
     fn from_code(code: u8) -> Option<Self> {
         use FrameKind::*;
-        let requests = [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote];
+        let requests = [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word];
         let answers =
-            [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written];
+            [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written, Heard];
         requests.into_iter().chain(answers).find(|kind| *kind as u8 == code)
     }
 

@@ -1,5 +1,6 @@
 //! What the two ends of a handshake prove to each other: keyed sums over nonces, party and channel.
 
+use crate::base::id::GrantId;
 use crate::base::secret::{Auth, Secret};
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -90,6 +91,23 @@ impl Drop for GrantKey {
     }
 }
 
+/// The key of words, derived from the token as [`MacKey`] is, and of no use in its place.
+#[derive(Clone)]
+pub(crate) struct WordKey([u8; 32]);
+
+impl WordKey {
+    /// The MAC of a word. What is said to whom, and when, is in the word.
+    pub(crate) fn mac(&self, word: &[u8]) -> blake3::Hash {
+        blake3::keyed_hash(&self.0, word)
+    }
+}
+
+impl Drop for WordKey {
+    fn drop(&mut self) {
+        forget(&mut self.0);
+    }
+}
+
 /// Overwrites a key.
 fn forget(key: &mut [u8; 32]) {
     for byte in key {
@@ -108,6 +126,26 @@ impl Auth {
             }
             None => [0; 32],
         })
+    }
+
+    /// The key of words: derived from the token, or zeros without one.
+    pub(crate) fn word_key(&self) -> WordKey {
+        WordKey(match &self.token {
+            Some(token) => blake3::derive_key("weightcast 2026 word", token.expose()),
+            None => [0; 32],
+        })
+    }
+
+    /// The secret of a grant, which both of its ends derive from the token and from what they know of the grant:
+    /// so no secret has to reach the writer. Whoever lacks the token cannot make it; without a token anybody can, as
+    /// anybody can read.
+    pub fn grant_secret(&self, grant: GrantId, known: &[u8]) -> Secret {
+        let token: &[u8] = self.token.as_ref().map_or(&[], |token| token.expose());
+        let mut key = blake3::derive_key("weightcast 2026 secret of a grant", token);
+        let mut hasher = blake3::Hasher::new_keyed(&key);
+        forget(&mut key);
+        hasher.update(&grant.0.to_le_bytes()).update(known);
+        Secret::new(*hasher.finalize().as_bytes())
     }
 }
 
@@ -146,6 +184,35 @@ mod tests {
             mac("a", nonces(1, 2), 3, b"claims"),
         ] {
             assert_ne!(own, other);
+        }
+    }
+
+    /// Each of the three keys of a token is of no use in place of another.
+    #[test]
+    fn a_word_and_a_grants_secret_depend_on_the_token_and_on_all_that_is_known() {
+        let of = |token: &str| Auth::with_token(Secret::new(token));
+        let (one, other, none) = (of("a"), of("b"), Auth::default());
+        assert_eq!(one.word_key().mac(b"word"), of("a").word_key().mac(b"word"));
+        for mac in [
+            other.word_key().mac(b"word"),
+            none.word_key().mac(b"word"),
+            one.word_key().mac(b"words"),
+            blake3::keyed_hash(&one.mac_key().0, b"word"),
+        ] {
+            assert_ne!(one.word_key().mac(b"word"), mac);
+        }
+        let secret = |auth: &Auth, grant, known: &[u8]| {
+            auth.grant_secret(GrantId(grant), known).expose().to_vec()
+        };
+        let own = secret(&one, 7, b"known");
+        assert_eq!((own.len(), &own), (32, &secret(&of("a"), 7, b"known")));
+        for differs in [
+            secret(&other, 7, b"known"),
+            secret(&none, 7, b"known"),
+            secret(&one, 8, b"known"),
+            secret(&one, 7, b"knows"),
+        ] {
+            assert_ne!(own, differs);
         }
     }
 

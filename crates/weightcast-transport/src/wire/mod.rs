@@ -1,7 +1,7 @@
 //! The bytes between two processes, and the connections that carry them.
 //!
-//! Reading order: [`frames`], [`bodies`], [`codec`], [`description`] and [`write_frame`] are the format, [`handshake`] and [`mac`]
-//! the proof of the token; [`dial`] and [`local`] connect a reader, [`stream`] is its connection, [`pool`]
+//! Reading order: [`frames`], [`bodies`], [`codec`], [`description`], [`write_frame`] and [`word_frame`] are the format,
+//! [`handshake`] and [`mac`] the proof of the token; [`dial`] and [`local`] connect a reader, [`stream`] is its connection, [`pool`]
 //! keeps several. [`local_source`] is a source of this host, as the kernel vouches for it.
 
 pub(crate) mod bodies;
@@ -19,6 +19,7 @@ pub(crate) mod poll;
 pub(crate) mod pool;
 pub(crate) mod socket;
 pub(crate) mod stream;
+pub(crate) mod word_frame;
 pub(crate) mod write_frame;
 
 pub(crate) use bodies::{

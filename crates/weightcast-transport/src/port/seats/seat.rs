@@ -280,12 +280,12 @@ mod tests {
     /// So does what is written here, granted or not: otherwise an honest writer would seem to sip.
     #[test]
     fn what_is_written_counts_as_taken() {
+        use crate::base::secret::Auth;
         use crate::port::serve::{Connection, Desk};
-        use crate::port::slices::DigestTurns;
         use crate::wire::mac::Nonces;
         use crate::wire::{FrameKind, Header};
         use std::io::Write;
-        let desk = Desk { exports: Arc::default(), name: None, turns: DigestTurns::new() };
+        let desk = Desk::new(None, Auth::default().word_key());
         let (here, mut there) = UnixStream::pair().unwrap();
         let socket = Arc::new(Socket::Local(here));
         let seat = ConnectionSeat::new(socket, Holder::Process(1), Instant::now());

@@ -23,7 +23,7 @@ impl Compute for Counting {
 
 fn desk() -> Desk {
     let name = Some(LocalName([7; 16]));
-    Desk { exports: Arc::default(), name, turns: DigestTurns::new() }
+    Desk::new(name, crate::Auth::default().word_key())
 }
 
 fn seat_of(socket: Socket) -> Arc<ConnectionSeat> {
