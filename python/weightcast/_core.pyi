@@ -138,7 +138,7 @@ class Updated:
     #: Seconds from the choice of a source until all was there and digested; of those, planning.
     seconds: float
     plan_seconds: float
-    #: How bytes moved: `direct` or `tcp`.
+    #: How bytes moved: `direct` or `tcp`; `push`: they were written by others.
     way: str
     #: Of a staged update: bytes that were copied into place at the end, and the seconds it took.
     staged: int = 0
@@ -158,6 +158,37 @@ class Updated:
     def as_dict(self) -> dict[str, float]:
         """The numbers under keys such as `weightcast/update/seconds`, for a trainer's logger: of this
         call alone, while `weightcast.metrics()` sums up. A key is missing where there is no number."""
+
+@final
+@_record
+class PushedShard:
+    """What became of one shard that was pushed to."""
+
+    replica: str
+    shard: int
+    #: How the push ended there. The shard has the version: `new`, or `held` before. It has not: `declined`
+    #: (it did not accept), `absent`, `left`, `lost`, `asleep`, `silent`, `gave_up`, `deadline`, `superseded`
+    #: (by a later push), `no_holder`, `differs`, `cancelled`.
+    end: str
+    #: Bytes that were written into its memory, and seconds from its consent on.
+    bytes: int
+    seconds: float
+    #: How often a part of the bytes moved from one sender to another.
+    moved: int = 0
+    #: For people, where there is more to say.
+    detail: str = ""
+
+@final
+@_record
+class Pushed:
+    """What a push came to; true if every shard that was to have the version has it, and there was one."""
+
+    #: The version that was pushed, and the training run that it belongs to.
+    version: int
+    epoch: int
+    #: What became of each shard, by replica and number.
+    shards: tuple[PushedShard, ...]
+    def __bool__(self) -> bool: ...
 
 @final
 @_record
@@ -363,6 +394,10 @@ class Handle:
         deadline: float,
         progress: Callable[[int, int], object] | None = None,
     ) -> Updated: ...
+    def push(
+        self, version: int | None, to: Sequence[str] | None, deadline: float, patience: float
+    ) -> Pushed: ...
+    def accept(self, before: Callable[[int], object] | None, deadline: float) -> Updated: ...
     def list(self, deadline: float) -> Listing: ...
     def wait(self, until: Condition, deadline: float) -> Listing: ...
     def wait_changed(self, after: tuple[int, int], deadline: float) -> Listing: ...

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from . import handle as handles
-from ._core import Updated
+from ._core import Pushed, Updated
 from .adapters.catalog import Catalog
 from .condition import Condition
 from .handle import Versions
@@ -55,6 +55,14 @@ class Handle:
     async def register(self, layout: Layout, **options: Any) -> None:
         """As `Handle.register`."""
         await self._run(self._handle.register, layout, **options)
+
+    async def push(self, *arguments: Any, **options: Any) -> Pushed:
+        """As `Handle.push`."""
+        return await self._run(self._handle.push, *arguments, **options)
+
+    async def accept(self, **options: Any) -> Updated:
+        """As `Handle.accept`; `before` is called in this handle's thread."""
+        return await self._run(self._handle.accept, **options)
 
     async def unregister(self, **options: Any) -> None:
         """As `Handle.unregister`."""

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from . import _core, logs, mappings, selector, spans
-from ._core import Updated
+from ._core import Pushed, Updated
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
 from .follow import Follower, SafePoint
@@ -248,6 +248,42 @@ class Handle:
         self._refuse_moved(self._layout, deadline)
         with _ending(progress):
             brought = self._noted(self._core.update(asked, allow_rollback, staged, deadline, progress))
+        self.install()
+        return brought
+
+    def push(
+        self,
+        version: int | None = None,
+        *,
+        to: str | Sequence[str] | None = None,
+        deadline: float = DEADLINE,
+        patience: float = 5.0,
+    ) -> Pushed:
+        """Writes the version that this replica has published into the memory of replicas that `accept` it.
+
+        `to` names replicas, each of which is waited for; without it all rollouts of the model take part that
+        accept while the push runs, and one is waited for. One shard calls; the other shards of the replica,
+        and other replicas that hold the version in the same layouts, write in the background. A sender that
+        brings a target nothing for `patience` seconds, or is lost, is replaced by another holder.
+
+        Returns what became of each shard once all have ended, at the latest by the deadline. That a shard has
+        not got the version is no error: `Pushed` is false then, and says why. The memory must stay published
+        meanwhile, as for readers."""
+        names = [to] if isinstance(to, str) else to
+        return self._core.push(version, None if names is None else list(names), deadline, patience)
+
+    def accept(
+        self, *, before: Callable[[int], object] | None = None, deadline: float = DEADLINE
+    ) -> Updated:
+        """Waits for a push, and takes it in: nobody writes into the memory but during this call.
+
+        All shards of the replica call it. `before` is called with the version before the memory changes, for
+        what has to stop first; what it raises refuses the push, and is raised here. When this returns, the
+        memory holds the version, verified as in `update`. It raises `Timeout` if no push came, with the
+        memory as it was. What a push leaves undone, because its driver or its senders were lost, this call reads as
+        `update` does; if that fails too it raises, and the memory holds nothing."""
+        self._refuse_moved(self._layout, deadline)
+        brought = self._noted(self._core.accept(before, deadline))
         self.install()
         return brought
 

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weightcast::fuzzing::{
-    client_frame, fleet_seeds, inspection, manifest_of, routing_seeds, server_frame,
+    client_frame, fleet_seeds, inspection, manifest_of, push_word_seeds, routing_seeds,
+    server_frame,
 };
 use weightcast_fuzz::{InputStep, encode, stored_plan_seed};
 use weightcast_plan::{DType, Entry, Layout, Slice, Tensor};
@@ -53,6 +54,7 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
+    push_word_seeds().iter().try_for_each(|bytes| write("push_word", bytes))?;
     fleet().iter().chain(&routing()).flatten().try_for_each(|bytes| write("fleet", bytes))?;
     talk.inspected.iter().try_for_each(|bytes| write("inspect_reply", bytes))
 }

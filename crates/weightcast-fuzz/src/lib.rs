@@ -22,13 +22,14 @@ pub use weightcast_transport::fuzzing::{frame, handshake};
 pub type FuzzTarget = fn(&[u8]);
 
 /// Everything that is fuzzed, by the name of its corpus.
-pub const TARGETS: [(&str, FuzzTarget); 12] = [
+pub const TARGETS: [(&str, FuzzTarget); 13] = [
     ("frame", frame),
     ("handshake", handshake),
     ("client_message", client_message),
     ("server_message", server_message),
     ("inspect_reply", inspect_reply),
     ("fleet", fleet),
+    ("push_word", push_word),
     ("manifest", manifest),
     ("plan", plan),
     ("stored_plan", stored_plan),
@@ -55,6 +56,11 @@ pub fn inspect_reply(bytes: &[u8]) {
 /// A question to the register of a fleet, or an answer.
 pub fn fleet(bytes: &[u8]) {
     weightcast::fuzzing::fleet(bytes);
+}
+
+/// A word of a push.
+pub fn push_word(bytes: &[u8]) {
+    weightcast::fuzzing::push_word(bytes);
 }
 
 /// A layout's manifest.

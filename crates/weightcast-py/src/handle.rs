@@ -8,7 +8,9 @@ use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use weightcast::engine_update::{FleetQuestion, RoutingQuestion};
-use weightcast::{Condition, Error, Interrupted, LayoutSource, Revision, ShardHandle, Term};
+use weightcast::{
+    Condition, Error, Interrupted, LayoutSource, PushTerms, Revision, ShardHandle, Term, Version,
+};
 
 use crate::arguments::{self, seconds};
 use crate::errors::{exception, locate};
@@ -17,6 +19,7 @@ use crate::layout::PyLayout;
 use crate::listing::PyListing;
 use crate::machines::{from_json, to_json};
 use crate::options::PyOptions;
+use crate::pushed::PyPushed;
 use crate::updated::PyUpdated;
 use crate::watch::watched;
 
@@ -184,6 +187,43 @@ impl PyHandle {
             }),
         };
         PyUpdated::of(py, updated?)
+    }
+
+    /// Pushes the version that is held, to replicas by name or to all rollouts that accept.
+    #[pyo3(signature = (version, to, deadline, patience))]
+    fn push(
+        &self,
+        py: Python<'_>,
+        version: Option<u64>,
+        to: Option<Vec<String>>,
+        deadline: f64,
+        patience: f64,
+    ) -> PyResult<PyPushed> {
+        let (deadline, patience) = (seconds(deadline)?, seconds(patience)?);
+        let options = PushTerms { version, to, deadline, patience };
+        PyPushed::of(py, self.call(py, |handle| handle.push(&options))?)
+    }
+
+    /// Waits for a push; `before` is called with its version before the memory changes.
+    #[pyo3(signature = (before, deadline))]
+    fn accept(
+        &self,
+        py: Python<'_>,
+        before: Option<Py<PyAny>>,
+        deadline: f64,
+    ) -> PyResult<PyUpdated> {
+        let deadline = seconds(deadline)?;
+        let mut told = |version: Version| match &before {
+            None => true,
+            Some(before) => Python::attach(|py| match before.call1(py, (version.number,)) {
+                Ok(_) => true,
+                Err(error) => {
+                    *self.raised.lock().expect("no panic while held") = Some(error);
+                    false
+                }
+            }),
+        };
+        PyUpdated::of(py, self.call(py, |handle| handle.accept(&mut told, deadline))?)
     }
 
     fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<PyListing> {

@@ -12,6 +12,7 @@ mod logs;
 mod machines;
 mod metrics;
 mod options;
+mod pushed;
 mod record;
 mod server;
 mod status;
@@ -33,6 +34,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::PyServer>()?;
     module.add_class::<options::PyOptions>()?;
     module.add_class::<updated::PyUpdated>()?;
+    module.add_class::<pushed::PyPushed>()?;
+    module.add_class::<pushed::PyPushedShard>()?;
     module.add_class::<listing::PyListing>()?;
     module.add_class::<verdict::PyVerdict>()?;
     module.add_class::<verdict::PyVerified>()?;

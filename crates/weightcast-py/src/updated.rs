@@ -31,7 +31,7 @@ record! {
         seconds: f64,
         /// Of those, seconds of planning.
         plan_seconds: f64,
-        /// How bytes moved: `direct` or `tcp`.
+        /// How bytes moved: `direct` or `tcp`; `push`: they were written by others.
         way: String,
         /// Of a staged update: bytes that were copied into place at the end.
         staged: u64,

@@ -9,6 +9,7 @@ use weightcast_protocol::engine_update::{
 use weightcast_protocol::message::{ClientMessage, ServerMessage};
 use weightcast_protocol::server::{FleetError, Inspection};
 
+use crate::client::push::word::PushWord;
 use crate::convert::AskedFleet;
 use crate::error::Error;
 use crate::{convert, manifest, wire};
@@ -80,6 +81,24 @@ pub fn fleet(bytes: &[u8]) -> bool {
         assert_eq!(told(convert::fleet_reply(answer.clone())).as_ref(), Some(answer));
     }
     asked.is_some() || heard.is_some() || routed.is_some()
+}
+
+/// Decodes a word of a push, as a data port takes it from a holder of the token. False if it is none.
+///
+/// # Panics
+/// If the word is not the same after another trip over the wire.
+pub fn push_word(bytes: &[u8]) -> bool {
+    let Ok(word) = PushWord::decode(bytes) else { return false };
+    // JSON of ours may be longer than what came, and then beyond what a data port takes.
+    if let Ok(again) = word.encode() {
+        assert_eq!(PushWord::decode(&again).as_ref(), Ok(&word));
+    }
+    true
+}
+
+/// One encoded word of each kind: for corpora.
+pub fn push_word_seeds() -> Vec<Vec<u8>> {
+    crate::client::push::samples::samples().iter().filter_map(|word| word.encode().ok()).collect()
 }
 
 /// The encoded question and answer: for corpora.

@@ -80,6 +80,22 @@ pub(crate) const CACHED_PEERS: usize = 1_024;
 pub(crate) const KNOWN_DIGESTS: usize = 48 * 139_583;
 /// Longest wait of a read for the digests of its source.
 pub(crate) const NOTE_PATIENCE: Duration = Duration::from_secs(10);
+/// Shards of a replica that is pushed to, or whose plan a push executes: their layouts are named in one word.
+pub(crate) const PUSH_SHARDS: usize = 1_024;
+/// Parcels of one target: all of them are named in one word.
+pub(crate) const PUSH_PARCELS: usize = 2_048;
+/// Plans that one handle keeps for targets that others registered: one for each shard of a few engines' layouts.
+pub(crate) const PUSH_PLANS: usize = 16;
+/// Data ports to which words of pushes are under way from one handle: each has a thread. Words to others are lost, and
+/// come again.
+pub(crate) const PUSH_LINES: usize = 256;
+/// Words that wait for one data port, the newest; earlier ones are lost, and come again.
+pub(crate) const PUSH_WORDS: usize = 256;
+/// Words that wait for one machine of a push.
+pub(crate) const PUSH_EVENTS: usize = 8_192;
+/// Grants that one handle writes under at a time: each write has threads of its own.
+pub(crate) const PUSH_WRITERS: usize = 4;
+
 /// Layouts of other shards kept by one handle: enough for two large sources.
 pub(crate) const CACHED_LAYOUTS: usize = 8_192;
 /// Bytes that these layouts may take together. One layout of the largest models (139,583 tensors)

@@ -106,8 +106,9 @@ def together(workers, call, **arguments):
 class ServerProcess(Process):
     """`weightcast serve` in a process of its own."""
 
-    def __init__(self, lease, address="127.0.0.1:0", index=0, stripes=1):
+    def __init__(self, lease, address="127.0.0.1:0", index=0, stripes=1, fanout=1):
         options = ["--lease", str(lease), "--index", str(index), "--stripes", str(stripes)]
+        options += ["--fanout", str(fanout)]
         options.append("--paranoid")
         super().__init__("-m", "weightcast", "serve", "--address", address, *options)
         self.address = re.search(r"http://\S+", self.line())[0]
@@ -210,13 +211,36 @@ class Gate(Proxy):
         super().close()
 
 
+class WriteGate(Gate):
+    """Lets so many bytes through to a target that is pushed to, then holds the rest: a push is in its middle."""
+
+    def request(self, at, data):
+        return super().answer(at, data)
+
+    def __init__(self):
+        #: Bytes that the target has answered.
+        self.answered = 0
+        super().__init__()
+
+    def answer(self, at, data):
+        with self.changed:
+            self.answered += len(data)
+            self.changed.notify_all()
+        return data
+
+    def wait_answered(self, before):
+        """Waits until the target has answered more than so much."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.answered > before, SOON), "nothing is written"
+
+
 class Cluster:
     """Everything that a test starts; ends with it."""
 
-    def __init__(self, lease=1.0, backups=0, reconnect=60.0, stripes=1):
+    def __init__(self, lease=1.0, backups=0, reconnect=60.0, stripes=1, fanout=1):
         self.lease = lease
         self.reconnect = reconnect
-        self.server = ServerProcess(lease, stripes=stripes)
+        self.server = ServerProcess(lease, stripes=stripes, fanout=fanout)
         self.backups = [ServerProcess(lease, index=1 + n) for n in range(backups)]
         self.started = [self.server, *self.backups]
         #: The list that workers are given.
@@ -228,8 +252,8 @@ class Cluster:
         self.server = ServerProcess(self.lease, self.server.address.removeprefix("http://"))
         self.started.append(self.server)
 
-    def gate(self):
-        self.gates.append(Gate())
+    def gate(self, kind=Gate):
+        self.gates.append(kind())
         return self.gates[-1]
 
     def hold_after(self, count):

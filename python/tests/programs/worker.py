@@ -49,6 +49,26 @@ class Shard:
     def update(self, version, deadline, staged=False):
         return self.came(self.handle.update(version, staged=staged, deadline=deadline))
 
+    def push(self, deadline, version=None, to=None, patience=5.0):
+        pushed = self.handle.push(version, to=to, deadline=deadline, patience=patience)
+        shards = [
+            {
+                "shard": f"{s.replica}.{s.shard}", "end": s.end, "bytes": s.bytes, "moved": s.moved,
+                "detail": s.detail,
+            }
+            for s in pushed.shards
+        ]
+        return {"whole": bool(pushed), "version": pushed.version, "shards": shards}
+
+    def accept(self, deadline):
+        told = []
+        came = self.came(self.handle.accept(before=told.append, deadline=deadline))
+        return came | {"told": told}
+
+    def spoil(self, deadline):
+        """Changes what is published, which nobody may do."""
+        self.memory += np.uint32(1)
+
     def came(self, updated):
         return {
             "version": updated.version,

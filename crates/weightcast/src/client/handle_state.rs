@@ -8,6 +8,7 @@ use weightcast_transport::{DataServer, ExportId};
 
 use super::memory::layouts::KnownLayouts;
 use super::memory::registration::RegisteredShard;
+use super::push::desk::PushDesk;
 use super::reading::pace::LatestRead;
 use super::reading::route::Routes;
 use crate::config::Replica;
@@ -37,6 +38,8 @@ pub(crate) struct HandleState {
     pub(crate) latest_read: Mutex<LatestRead>,
     /// Counts for the figures of this process.
     pub(crate) figures: HandleFigures,
+    /// What the handle has of pushes.
+    pub(crate) push: PushDesk,
     /// Whose handle this is, for traces.
     pub(crate) label: ShardLabel,
 }
@@ -57,7 +60,7 @@ impl ShardLabel {
 }
 
 /// A copy of the session's state.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionView {
     pub(crate) held: Option<weightcast_protocol::Version>,
     pub(crate) generation: Generation,
@@ -113,6 +116,7 @@ impl HandleState {
             staging_bytes,
             latest_read: Mutex::default(),
             figures: HandleFigures::apart(),
+            push: PushDesk::new("127.0.0.1:1".to_owned()),
             label: ShardLabel { model: String::new(), replica: Replica::new("alone", 0, 1) },
         })
     }

@@ -3,7 +3,7 @@
 //! Reading order: [`handle`] is what a user calls, and [`open`] is how a handle begins; [`data_address`] says where its
 //! data port is. [`control`] is the thread that takes each [`event`] to the session machine and does what the machine asks
 //! for. [`connection`] leads to the reference servers. [`memory`] is the registered memory; [`reading`] fills it from
-//! other replicas, and [`mismatch`] finds where two copies differ. [`aside`] keeps copies beside the registered memory
+//! other replicas, [`push`] has it filled by them, and [`mismatch`] finds where two copies differ. [`aside`] keeps copies beside the registered memory
 //! that outlive the handle: offloads and seeds. [`handle_state`] is what handle, control thread and reads share, and
 //! [`updated`] is what a call moved.
 
@@ -17,6 +17,7 @@ mod handle_state;
 pub(crate) mod memory;
 pub(crate) mod mismatch;
 mod open;
+pub(crate) mod push;
 pub(crate) mod reading;
 pub(crate) mod threads;
 mod updated;
@@ -29,6 +30,7 @@ pub use handle::process::Owned;
 pub use handle::{Interrupted, ReadWatch, ShardHandle};
 pub use memory::layout_source::LayoutSource;
 pub use mismatch::locate::{Cause, Place};
+pub use push::outcome::{PushEnd, PushTerms, Pushed, PushedShard};
 pub use reading::plans::PlanFrom;
 pub use threads::COPY_THREADS;
 pub use updated::{Transfer, Updated};

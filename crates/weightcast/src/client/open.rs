@@ -22,6 +22,8 @@ use crate::client::data_address::{bind_address, told_address};
 use crate::client::event::Event;
 use crate::client::handle_state::{HandleState, SessionView, ShardLabel};
 use crate::client::memory::reservations::Registrant;
+use crate::client::push::desk::PushDesk;
+use crate::client::push::hearing;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::plan_files::PlanFiles;
 use crate::client::reading::reach;
@@ -105,8 +107,10 @@ impl ShardHandle {
                 Role::Trainer | Role::Rollout => HandleFigures::listed(model),
                 Role::Offload(_) | Role::Seed(_) => HandleFigures::apart(),
             },
+            push: PushDesk::new(data_address.clone()),
             label: ShardLabel { model: model.to_owned(), replica: replica.clone() },
         });
+        hearing::listen(&shared);
         let config = session_config(model, &replica, options, data_address, &server)?;
         let mut handle = Self::start(model, replica, options, config, token.as_ref(), shared)?;
         handle.interrupted = interrupted;
@@ -132,6 +136,7 @@ impl ShardHandle {
             let _inside = handle.enter();
             ServerConnection::new(&config.server, token)?
         };
+        shared.push.connect(connection.clone(), handle.clone());
         let server = config.server.clone();
         let clock = {
             let _inside = handle.enter();

@@ -9,6 +9,7 @@ use crate::client::event::FailedCall;
 
 impl Control {
     pub(super) fn done(&mut self, seq: OpSeq, result: Result<Answer, CallError>) {
+        self.memory.end_push();
         let arrived = self.memory.take_arrived(result.is_ok());
         // The span ends with the call.
         self.memory.call_span = Span::none();
@@ -44,6 +45,7 @@ impl Control {
 
     pub(super) fn closed(&mut self) {
         self.memory.stop_read();
+        self.memory.end_push();
         self.memory.call_span = Span::none();
         let gone = self.gone();
         for reply in self.awaiting_open.drain(..) {

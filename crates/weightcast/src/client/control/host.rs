@@ -35,6 +35,10 @@ impl SessionHost for ControlHost<'_> {
     }
 
     fn send(&mut self, message: ClientMessage) {
+        // Memory that others write is served to nobody until it is whole.
+        if matches!(message, ClientMessage::Filling { .. }) && self.control.memory.is_pushed_to() {
+            return;
+        }
         self.control.send(message);
     }
 

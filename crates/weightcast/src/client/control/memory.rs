@@ -17,6 +17,7 @@ use crate::client::event::Event;
 use crate::client::handle_state::HandleState;
 use crate::client::memory::registration::RegisteredShard;
 use crate::client::mismatch::refusal::{FoundRefusal, OwnPublication, look};
+use crate::client::push::target::{PushedRead, ReportRead};
 use crate::client::reading::route::ArrivedRead;
 use crate::client::reading::staging::{self, Installed};
 use crate::client::reading::{RunningRead, Target, read_assigned};
@@ -100,6 +101,9 @@ impl RegisteredMemory {
 
     /// Serves the memory while it is filled: readers get each unit once it is final.
     pub(super) fn expose_filling(&mut self, generation: Generation) {
+        if self.is_pushed_to() {
+            return;
+        }
         let Some((registration, export)) = self.shared.current() else { return };
         self.drop_record();
         let (id, regions) = (export.at(generation.0), registration.regions.clone());
@@ -108,6 +112,11 @@ impl RegisteredMemory {
         self.filling = Some(Arc::clone(&filling));
         self.shared.exports.exports().expose_filling(id, generation.0, regions, filling);
         self.exposed.push(id);
+    }
+
+    /// Whether others write the memory.
+    pub(super) fn is_pushed_to(&self) -> bool {
+        self.shared.push.target.fills()
     }
 
     /// Stops serving all exports. All are of the fenced generation or older: generations only grow.
@@ -215,6 +224,9 @@ impl RegisteredMemory {
         deadline: Instant,
     ) {
         self.stop_read();
+        let Some(assignment) = self.leave_to_senders(seq, attempt, assignment, keep) else {
+            return;
+        };
         let again = self.last_read.replace(seq) == Some(seq);
         if again {
             self.shared.figures.count(|model| model.retries += 1);
@@ -252,6 +264,40 @@ impl RegisteredMemory {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });
             }
         });
+    }
+
+    /// Has the bytes written by others, in a call that takes a push in; else returns what is to be read.
+    fn leave_to_senders(
+        &mut self,
+        seq: OpSeq,
+        attempt: Attempt,
+        assignment: Assignment,
+        keep: bool,
+    ) -> Option<Assignment> {
+        let running = RunningRead::default();
+        let (cancelled, events) = (Arc::clone(&running.cancel), self.events.clone());
+        let stopped = Arc::clone(&running.cancel);
+        let report: ReportRead = Box::new(move |result| {
+            if !stopped.load(Ordering::Acquire) {
+                let result = result.map(Box::new);
+                let _ = events.send(Event::ReadDone { seq, attempt, result });
+            }
+        });
+        let read = PushedRead { assignment, keep, cancelled, report };
+        match self.shared.push.target.take_read(read) {
+            Some(read) => Some(read.assignment),
+            None => {
+                self.read = Some(running);
+                None
+            }
+        }
+    }
+
+    /// Nobody writes the memory any more when this returns.
+    pub(super) fn end_push(&self) {
+        if self.is_pushed_to() {
+            self.shared.push.target.end_fill(self.shared.exports.exports());
+        }
     }
 
     /// What a read fills: the registered memory, or memory beside it. With `keep`, the read goes on

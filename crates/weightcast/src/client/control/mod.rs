@@ -24,6 +24,7 @@ use super::event::{AwaitedCall, Event, FailedCall};
 use crate::client::aside::offload::Offloader;
 use crate::client::aside::seed::Seeder;
 use crate::client::handle_state::{HandleState, SessionView};
+use crate::client::push::sender;
 use crate::clock::Clock;
 use crate::recordings::FlightRecorder;
 
@@ -247,11 +248,16 @@ impl Control {
     fn update_view(&self) {
         let view =
             SessionView { held: self.session.version(), generation: self.session.generation() };
-        let mut known = self.shared.view.lock().expect("no panic while held");
-        if known.held != view.held {
+        let before = {
+            let mut known = self.shared.view.lock().expect("no panic while held");
+            std::mem::replace(&mut *known, view)
+        };
+        if before.held != view.held {
             self.shared.figures.holds(view.held);
         }
-        *known = view;
+        if before != view {
+            sender::withdraw(&self.shared);
+        }
     }
 }
 

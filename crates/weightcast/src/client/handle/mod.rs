@@ -28,7 +28,8 @@ use weightcast_transport::Reading;
 
 use self::process::Owned;
 pub use self::watch::ReadWatch;
-use self::watch::{UNWATCHED, WatchedCall};
+pub(super) use self::watch::UNWATCHED;
+use self::watch::WatchedCall;
 use super::connection::ServerConnection;
 use super::event::{CallReply, Event, FailedCall};
 use super::handle_state::{HandleState, SessionView};
@@ -44,7 +45,7 @@ use crate::recordings::WrittenRecording;
 use crate::telemetry;
 
 /// How often a waiting call asks whether it was interrupted.
-const INTERRUPT: Duration = Duration::from_millis(100);
+pub(super) const INTERRUPT: Duration = Duration::from_millis(100);
 /// The longest that a search for a difference takes.
 const SEARCH: Duration = Duration::from_secs(10);
 /// How long a dropped handle may take to leave in good order.
@@ -194,7 +195,7 @@ impl ShardHandle {
     }
 
     /// Whether the owner of the handle wants its call to end: a signal has come.
-    fn is_interrupted(&self) -> bool {
+    pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.as_ref().is_some_and(|interrupted| interrupted())
     }
 
@@ -398,7 +399,7 @@ impl ShardHandle {
         staging::check_room(&registration, shared.staging_bytes)
     }
 
-    fn updated(
+    pub(super) fn updated(
         &self,
         call: Call,
         deadline: Duration,
@@ -427,7 +428,7 @@ impl ShardHandle {
     }
 
     /// Fails on read-only memory, which may be published but not filled.
-    fn check_writable(&self) -> Result<(), Error> {
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
         let Some((registration, _)) = self.own()?.shared.current() else { return Ok(()) };
         let Some(name) = registration.read_only() else { return Ok(()) };
         Err(Error::misuse(format!(

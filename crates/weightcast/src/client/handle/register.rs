@@ -66,6 +66,7 @@ impl ShardHandle {
         let registered = self.registration(&layouts, regions, transformed, until)?;
         let own = self.own()?;
         own.shared.register(registered, export);
+        own.shared.push.registered(layouts);
         *own.reservation.lock().expect("no panic while held") = Some(Arc::new(reservation));
         Ok(())
     }

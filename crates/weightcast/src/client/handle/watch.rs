@@ -13,7 +13,7 @@ use crate::client::reading::pace::LatestRead;
 pub type ReadWatch<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
 /// The watch of a call that is not watched.
-pub(super) const UNWATCHED: ReadWatch<'static> = &|_, _| true;
+pub(in crate::client) const UNWATCHED: ReadWatch<'static> = &|_, _| true;
 
 /// The watch of a call: tells the progress of reads that began after the call.
 pub(super) struct WatchedCall<'a> {

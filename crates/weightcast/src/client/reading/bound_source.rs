@@ -41,7 +41,7 @@ impl BoundSource {
 }
 
 /// A copy of the plan as the transport makes it.
-pub(super) fn strided(c: &Copy) -> StridedCopy {
+pub(in crate::client) fn strided(c: &Copy) -> StridedCopy {
     StridedCopy {
         source_region: c.source_buffer,
         source_offset: c.source_offset,

@@ -9,7 +9,7 @@
 //! copied into place. A read leaves `evidence` in case its sums are refused; `difference` says how
 //! two layouts differ.
 
-mod bound_source;
+pub(in crate::client) mod bound_source;
 mod difference;
 pub(super) mod evidence;
 pub(crate) mod networks;

@@ -64,16 +64,36 @@ impl Plans {
         sources: &[Arc<Layout>],
     ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
         let names: SourceLayouts = assignment.shards.iter().map(|shard| shard.layout).collect();
+        self.of(registration, names, assignment.stripes(), sources)
+    }
+
+    /// The plan for one source with these layouts, whether it is read from or writes.
+    pub(in crate::client) fn of_one(
+        &self,
+        registration: &RegisteredShard,
+        names: &[ContentDigest],
+        sources: &[Arc<Layout>],
+    ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
+        self.of(registration, names.to_vec(), 1, sources)
+    }
+
+    fn of(
+        &self,
+        registration: &RegisteredShard,
+        names: SourceLayouts,
+        stripes: usize,
+        sources: &[Arc<Layout>],
+    ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
         let mut known = self.known.lock().expect("no panic while planning");
         if let Some((_, plan)) = known.iter().find(|(other, _)| *other == names) {
             return Ok((Arc::clone(plan), PlanFrom::Memory));
         }
         // Helpers have the layouts of the source: plan for the source alone.
-        let each = assignment.shards_each();
+        let each = names.len() / stripes;
         let sources: Vec<&Layout> = sources.iter().take(each).map(Arc::as_ref).collect();
         let (plan, from) = self.find(registration, &names[..each.min(names.len())], &sources)?;
         let units = Units::new(registration.regions.iter().map(|region| region.len() as u64));
-        let plan = Arc::new(striping::spread(plan, assignment.stripes(), each, &units));
+        let plan = Arc::new(striping::spread(plan, stripes, each, &units));
         if known.len() == CACHED_PLANS {
             known.pop_front();
         }

@@ -36,10 +36,10 @@ const CONNECT: Duration = Duration::from_secs(3);
 
 /// Plans and reached peers of one handle, kept from one version to the next.
 pub(crate) struct Routes {
-    auth: Auth,
+    pub(in crate::client) auth: Auth,
     way: Way,
     networks: Networks,
-    plans: Plans,
+    pub(in crate::client) plans: Plans,
     peers: Mutex<BTreeMap<String, Arc<Peer>>>,
     /// What the registered memory is known to have held last.
     content: Mutex<Option<Arc<KnownContent>>>,
@@ -192,20 +192,42 @@ impl Routes {
     }
 
     pub(crate) fn peer(&self, address: &str, deadline: Instant) -> Result<Arc<Peer>, String> {
+        self.reach(address, deadline).map_err(|unreached| unreached.said)
+    }
+
+    /// The next use of this address makes a new connection, which has to show whether the peer is still there.
+    pub(in crate::client) fn forget_peer(&self, address: &str) {
+        self.peers.lock().expect("no panic while held").remove(address);
+    }
+
+    /// A peer that is connected to already, or is now.
+    pub(in crate::client) fn reach(
+        &self,
+        address: &str,
+        deadline: Instant,
+    ) -> Result<Arc<Peer>, Unreached> {
         if let Some(peer) = self.peers.lock().expect("no panic while held").get(address) {
             return Ok(Arc::clone(peer));
         }
         let _entered = info_span!("connect", address).entered();
-        let explained = |error: String| reach::explained(address, error);
-        let port = resolve(address)?;
-        self.networks.check(port).map_err(|e| explained(e.to_string()))?;
+        let explained = |kind: Option<TransportError>, error: String| Unreached {
+            kind,
+            said: reach::explained(address, error),
+        };
+        let port = resolve(address).map_err(|said| Unreached { kind: None, said })?;
+        self.networks.check(port).map_err(|e| explained(None, e.to_string()))?;
         let full = Instant::now() + FULL_PATIENCE;
         let peer = loop {
             let soon = deadline.min(Instant::now() + CONNECT);
             match Peer::connect_by(self.way, port, &self.auth, soon) {
                 // A full port is alive, and will have a place: try again.
                 Err(TransportError::Full { .. }) if Instant::now() < deadline.min(full) => {}
-                connected => break connected.map_err(|e| explained(e.to_string()))?,
+                connected => {
+                    break connected.map_err(|e| {
+                        let said = e.to_string();
+                        explained(Some(e), said)
+                    })?;
+                }
             }
         };
         let peer = Arc::new(peer);
@@ -220,7 +242,7 @@ impl Routes {
     fn failed(&self, bound: &BoundSource, kind: &TransportError, read: &Read<'_>) -> ReadFailure {
         // After any failure, a new connection has to show whether the peer is still there.
         let address = &read.assignment.shards[bound.shard].data_address;
-        self.peers.lock().expect("no panic while held").remove(address);
+        self.forget_peer(address);
         match kind {
             // The target is at fault: no other source would do better.
             TransportError::ReadOnlyTarget { .. } | TransportError::UnwritableTarget { .. } => {
@@ -229,6 +251,15 @@ impl Routes {
             kind => source_failure(bound.shard, &kind.to_string()),
         }
     }
+}
+
+/// Why a peer was not reached.
+#[derive(Debug)]
+pub(in crate::client) struct Unreached {
+    /// What its data port, or the lack of one, came to; `None`: nothing was tried.
+    pub(in crate::client) kind: Option<TransportError>,
+    /// The same for people.
+    pub(in crate::client) said: String,
 }
 
 /// A finished read.

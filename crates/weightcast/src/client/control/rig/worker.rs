@@ -26,6 +26,7 @@ use crate::client::connection::port::ControlPort;
 use crate::client::event::{CallReply, Event};
 use crate::client::handle_state::{HandleState, SessionView, ShardLabel};
 use crate::client::memory::registration::RegisteredShard;
+use crate::client::push::desk::PushDesk;
 use crate::client::reading::networks::Networks;
 use crate::client::reading::plan_files::PlanFiles;
 use crate::client::reading::route::Routes;
@@ -169,6 +170,7 @@ impl RigClient {
         let place = Replica::new(&group, form.shard, form.shards);
         let replica = Replica { datacentre: kind.datacentre, ..place };
         let shared = Arc::new(HandleState {
+            push: PushDesk::new(String::new()),
             exports,
             routes,
             registration: Mutex::new(None),

@@ -1,0 +1,119 @@
+//! `accept`: a shard waits for a push, and lets its memory be filled.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weightcast_protocol::message::Call;
+use weightcast_protocol::push::{PushCommand, TargetId};
+use weightcast_protocol::{CallError, Selector, Version};
+
+use super::fill::Fill;
+use super::target::TargetEvent;
+use super::word::{OrderWord, TargetOver};
+use crate::client::handle::{INTERRUPT, ShardHandle, UNWATCHED, left};
+use crate::client::handle_state::HandleState;
+use crate::client::updated::Updated;
+use crate::error::Error;
+
+impl ShardHandle {
+    /// Waits for a push and takes it in: the registered memory is filled by those who hold the version. Nobody writes into
+    /// the memory outside of this call. A call of the group: all shards accept.
+    ///
+    /// `before` is told the version before the memory changes, and may take time; if it says false, the push is refused and
+    /// the call ends with [`Error::Interrupted`]. What a push leaves undone, since its driver or its senders are lost, this
+    /// call reads, as [`ShardHandle::update`] does: so if it returns well, the memory holds the version.
+    ///
+    /// # Errors
+    /// [`CallError::Timeout`] if no push came, with the memory as it was; whatever [`ShardHandle::update`] may return.
+    pub fn accept(
+        &self,
+        before: &mut dyn FnMut(Version) -> bool,
+        deadline: Duration,
+    ) -> Result<Updated, Error> {
+        let until = Instant::now() + deadline;
+        self.check_writable()?;
+        let state = Arc::clone(&self.own()?.shared);
+        if state.current().is_none() {
+            return Err(Error::misuse("register memory before it is pushed to"));
+        }
+        let events = state.push.target.open()?;
+        let _listening = Acceptance(&state);
+        let order = self.next_order(&state, &events, until)?;
+        let version = order.order.version;
+        let fill = Fill::new(&state, &order, until)?;
+        state.push.target.begin_fill();
+        let thread = thread::Builder::new()
+            .name("weightcast-filled".to_owned())
+            .spawn(move || fill.run(order, &events))
+            .map_err(|e| Error::io("start the thread of a push", e))?;
+        let result = match before(version) {
+            true => self.filled(version, left(until)),
+            false => Err(Error::Interrupted),
+        };
+        state.push.target.end_fill(state.exports.exports());
+        state.push.target.ended(result.as_ref().map(drop).map_err(over));
+        drop(thread.join());
+        result
+    }
+
+    /// The call in which the memory is filled.
+    fn filled(&self, version: Version, left: Duration) -> Result<Updated, Error> {
+        let selector = Selector::Exact(version.number);
+        let call = Call::Update { selector, allow_rollback: true, staged: false };
+        self.updated(call, left, UNWATCHED)
+    }
+
+    /// Waits for an order to this memory.
+    fn next_order(
+        &self,
+        state: &HandleState,
+        events: &Receiver<TargetEvent>,
+        until: Instant,
+    ) -> Result<OrderWord, Error> {
+        loop {
+            let left = left(until);
+            let own = state.current().map(|(_, export)| TargetId(export.0));
+            match events.recv_timeout(left.min(INTERRUPT)) {
+                Ok(TargetEvent::Order(word)) if Some(word.order.target) == own => {
+                    if matches!(word.order.command, PushCommand::Fill { .. }) {
+                        return Ok(*word);
+                    }
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Bug("nobody can push to a handle that accepts".to_owned()));
+                }
+            }
+            if self.is_interrupted() {
+                return Err(Error::Interrupted);
+            }
+            if left.is_zero() {
+                return Err(Error::Call(CallError::Timeout {
+                    call: "accept".to_owned(),
+                    waiting_for: format!("a push of {}", self.model()),
+                    detail: String::new(),
+                }));
+            }
+        }
+    }
+}
+
+/// Ends with the call.
+struct Acceptance<'a>(&'a HandleState);
+
+impl Drop for Acceptance<'_> {
+    fn drop(&mut self) {
+        self.0.push.target.close();
+    }
+}
+
+/// What a driver is told of a call that failed.
+fn over(error: &Error) -> (TargetOver, String) {
+    let why = match error {
+        Error::Call(CallError::DigestMismatch { .. }) => TargetOver::Differs,
+        _ => TargetOver::Left,
+    };
+    (why, error.to_string())
+}

@@ -1,0 +1,31 @@
+//! Pushes: the machines of `weightcast_protocol::push`, bound to memory, data ports and threads.
+//!
+//! A push fills memory in a call of the target's session, an update whose bytes are written by others: so the target's
+//! group, its fence, its commit and what the server knows of it are those of every update.
+//!
+//! Reading order: [`word`] is what processes say to each other over their data ports, and [`lines`] what is on its way.
+//! [`parcels`] cuts the plan of a read into what is routed, and [`plans`] keeps that. [`target`], with its [`opened`]
+//! grants, and [`sending`] are what a handle has as a target and as a sender; [`desk`] is all of it. Then what is done:
+//! [`outbox`] says words, [`hearing`] hears them, [`server`] asks the server. [`accept`] is the call of a target, and
+//! [`fill`] its thread; [`sender`] writes; [`driver`] is the push itself, over its [`candidates`], and [`outcome`] what
+//! became of them.
+
+mod accept;
+mod candidates;
+pub(in crate::client) mod desk;
+mod driver;
+mod fill;
+pub(in crate::client) mod hearing;
+mod lines;
+mod opened;
+mod outbox;
+pub(crate) mod outcome;
+mod parcels;
+mod plans;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod samples;
+pub(in crate::client) mod sender;
+mod sending;
+mod server;
+pub(in crate::client) mod target;
+pub(crate) mod word;

@@ -1,0 +1,95 @@
+//! What a push is asked for, and what became of it.
+
+use std::time::Duration;
+
+use weightcast_protocol::Version;
+use weightcast_protocol::push::TargetEnd;
+
+/// What is pushed, to whom, and how long that may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PushTerms {
+    /// The number of the version; `None`: the one that the handle holds.
+    pub version: Option<u64>,
+    /// Replicas by name, each of which is waited for; `None`: all rollouts of the model that accept while the push runs.
+    pub to: Option<Vec<String>>,
+    /// How long the push may take, and at each target.
+    pub deadline: Duration,
+    /// How long a sender may bring a target nothing before another holder writes in its place.
+    pub patience: Duration,
+}
+
+impl Default for PushTerms {
+    /// The held version to all rollouts that accept, within a minute.
+    fn default() -> Self {
+        let (deadline, patience) = (Duration::from_secs(60), Duration::from_secs(5));
+        Self { version: None, to: None, deadline, patience }
+    }
+}
+
+/// How a push ended at one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PushEnd {
+    /// The shard holds the version now.
+    New,
+    /// The shard held the version before.
+    Held,
+    /// The shard is there, and did not accept.
+    Declined,
+    /// No such replica has registered memory.
+    Absent,
+    /// Whatever the machines say, but that the target is ready.
+    Ended(TargetEnd),
+}
+
+impl PushEnd {
+    /// The end's name, as programs read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::New | Self::Ended(TargetEnd::Ready) => "new",
+            Self::Held => "held",
+            Self::Declined => "declined",
+            Self::Absent => "absent",
+            Self::Ended(end) => end.name(),
+        }
+    }
+
+    /// Whether the shard holds the version.
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::New | Self::Held)
+    }
+}
+
+/// What became of one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PushedShard {
+    /// The replica's name.
+    pub replica: String,
+    /// The shard's number.
+    pub shard: u32,
+    /// How the push ended there.
+    pub end: PushEnd,
+    /// Bytes that were written into its memory.
+    pub bytes: u64,
+    /// From the shard's consent on.
+    pub seconds: f64,
+    /// How often a parcel moved from one sender to another.
+    pub moved: u32,
+    /// For people, where there is more to say.
+    pub detail: String,
+}
+
+/// What became of a push.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pushed {
+    /// The version.
+    pub version: Version,
+    /// By replica and shard.
+    pub shards: Vec<PushedShard>,
+}
+
+impl Pushed {
+    /// Whether every shard that was to have the version has it, and there was one.
+    pub fn is_whole(&self) -> bool {
+        !self.shards.is_empty() && self.shards.iter().all(|shard| shard.end.is_good())
+    }
+}

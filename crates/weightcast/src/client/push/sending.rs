@@ -1,0 +1,40 @@
+//! What a handle has as a sender.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, RwLock};
+
+use weightcast_protocol::Sum;
+use weightcast_protocol::push::{PushSender, SenderId, TargetId};
+
+use super::word::GrantWord;
+
+/// A grant by its target, and its number there.
+pub(super) type GrantPlace = (TargetId, u64);
+
+/// The sender of a handle.
+#[derive(Default)]
+pub(in crate::client) struct SendingRoom {
+    pub(super) state: Mutex<SendingState>,
+    /// Held by who reads the memory.
+    pub(super) reading: RwLock<()>,
+}
+
+#[derive(Default)]
+pub(super) struct SendingState {
+    /// Of the memory that is registered now.
+    pub(super) machine: Option<(SenderId, PushSender)>,
+    pub(super) uses: BTreeMap<GrantPlace, GrantUse>,
+    /// Grants that no thread has begun with.
+    pub(super) waiting: VecDeque<GrantPlace>,
+    pub(super) writers: usize,
+    /// Raised to end the writes that are under way.
+    pub(super) cancel: Arc<AtomicBool>,
+}
+
+/// A grant that is being used.
+pub(super) struct GrantUse {
+    pub(super) word: Arc<GrantWord>,
+    /// Of the parcels that were written.
+    pub(super) sums: BTreeMap<u32, Sum>,
+}

@@ -1,0 +1,50 @@
+//! What the server is asked for a push, by threads that are not the control thread.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use weightcast_plan::Layout;
+use weightcast_protocol::ContentDigest;
+
+use crate::client::connection::ServerConnection;
+use crate::client::handle_state::HandleState;
+use crate::client::reading::fetch_layouts;
+use crate::error::Error;
+
+/// Layouts by their names, from memory or from the server.
+///
+/// # Errors
+/// They did not come within `patience`.
+pub(super) fn layouts(
+    state: &Arc<HandleState>,
+    names: &[ContentDigest],
+    patience: Duration,
+) -> Result<Vec<Arc<Layout>>, Error> {
+    let (from, wanted) = (Arc::clone(state), names.to_vec());
+    ask(state, patience, move |connection| async move {
+        fetch_layouts(&connection, &from, &wanted).await
+    })
+}
+
+/// Asks the server something, from a thread that is not the control thread.
+///
+/// # Errors
+/// No answer within `patience`, as after the handle's end.
+pub(super) fn ask<T, F>(
+    state: &Arc<HandleState>,
+    patience: Duration,
+    question: impl FnOnce(ServerConnection) -> F,
+) -> Result<T, Error>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let closed = || Error::misuse("the server did not answer in time, or the handle is closed");
+    let (connection, runtime) = state.push.server.get().ok_or_else(closed)?;
+    let (reply, answer) = mpsc::channel();
+    let question = question(connection.clone());
+    runtime.spawn(async move {
+        let _ = reply.send(question.await);
+    });
+    answer.recv_timeout(patience).map_err(|_| closed())?
+}
