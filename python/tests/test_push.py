@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import weightcast as wc
 
 from .conftest import SOON
-from .programs.driver import Cluster, WriteGate, together
+from .programs.driver import Cluster, Corrupting, WriteGate, together
 from .programs.worker import pattern
 
 BYTES = 48 << 20
@@ -100,6 +101,7 @@ def test_all_shards_of_a_trainer_write_into_a_rollout_of_another_layout(group):
     assert told == [1, 1]
     # The server knows, and others read from the rollout.
     assert rollout.all(lambda h: h.list(deadline=SOON))[0] == {1: {"trainer", "rollout"}}
+    assert {outlook.way for outlook in trainer[0].explain()} == {"neither"}
     again = trainer[0].push(to=["rollout", "nobody"], deadline=1.0)
     assert not again
     assert [(s.replica, s.end) for s in again.shards] == [
@@ -151,6 +153,12 @@ def test_who_does_not_accept_keeps_its_memory(group):
     trainer.all(lambda h: h.publish(1, deadline=SOON, seal=True))
     with pytest.raises(wc.Misuse, match="version 3"):
         trainer[0].push(3, deadline=1.0)
+    for to in ("rollout", None):
+        (outlook,) = trainer[0].explain(to=to)
+        assert (outlook.replica, outlook.shard, outlook.way) == ("rollout", 0, "pull"), outlook
+        assert "does not accept" in outlook.why
+    (absent,) = trainer[0].explain(to="nobody", deadline=0.2)
+    assert absent.way == "neither" and "registered" in absent.why
     declined = trainer[0].push(to="rollout", deadline=1.0)
     assert not declined and [s.end for s in declined.shards] == ["declined"]
     assert not trainer[0].push(deadline=1.0).shards, "nobody accepts"
@@ -183,6 +191,10 @@ def test_what_is_told_before_may_refuse(group):
     # It accepts the next one.
     thread = threading.Thread(target=lambda: came.append(rollout[0].accept(deadline=SOON)))
     thread.start()
+    until = time.monotonic() + SOON
+    while (outlook := trainer[0].explain()[0]).way != "push":
+        assert time.monotonic() < until, outlook
+    assert outlook.bytes == 32 and "accepts" in outlook.why
     assert trainer[0].push(to="rollout", deadline=SOON)
     thread.join()
     assert np.array_equal(memory, held)
@@ -201,7 +213,8 @@ def test_processes_are_pushed_to(cluster):
 
 
 def test_the_parcels_of_a_sender_that_is_killed_move_to_another_holder(cluster):
-    trainer, target, gate = pushing(cluster)
+    # It is not its silence that is noticed.
+    trainer, target, gate = pushing(cluster, patience=60.0)
     trainer[1].kill()
     gate.open()
     pushed = trainer[0].value("push")
@@ -223,6 +236,38 @@ def test_a_sender_that_goes_on_after_its_grant_was_closed_writes_nothing(cluster
     trainer[1].signal(signal.SIGCONT)
     gate.wait_answered(before)
     assert target.do("holds", version=1)
+
+
+def test_a_parcel_that_is_changed_on_its_way_is_written_again(cluster):
+    (trainer,) = cluster.group("trainer", role="trainer", bytes=BYTES)
+    trainer.do("publish", version=1)
+    proxy = Corrupting()
+    cluster.gates.append(proxy)
+    (target,) = cluster.group("target", bytes=BYTES, gates=[proxy])
+    target.start("accept")
+    pushed = trainer.do("push", to=["target"])
+    assert pushed["whole"] and proxy.changed == 1, pushed
+    took([target])
+
+
+def test_a_call_that_has_ended_lets_nobody_write(cluster):
+    (trainer,) = cluster.group("trainer", role="trainer", bytes=BYTES)
+    trainer.do("publish", version=1)
+    gate = cluster.gate(WriteGate)
+    (target,) = cluster.group("target", bytes=BYTES, gates=[gate])
+    gate.hold_after(SOME)
+    target.start("accept", deadline=3.0)
+    trainer.start("push", to=["target"])
+    gate.wait_held()
+    late = target.outcome("accept")
+    assert (late["error"], late["held"]) == ("Timeout", None), late
+    before = target.do("content")
+    answered = gate.answered
+    gate.open()
+    gate.wait_answered(answered)
+    pushed = trainer.value("push")
+    assert ends(pushed) == {"target.0": "left"}, pushed
+    assert target.do("content") == before
 
 
 def test_what_is_not_the_version_is_found_out(cluster):

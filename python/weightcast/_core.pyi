@@ -192,6 +192,21 @@ class Pushed:
 
 @final
 @_record
+class PushOutlook:
+    """How a shard would get a version now, and why."""
+
+    replica: str
+    shard: int
+    #: `push`: those that hold the version would write it; `pull`: the shard would have to read it; `neither`:
+    #: it needs nothing, or is not there, or cannot be filled.
+    way: str
+    #: Bytes that a push would write into its memory.
+    bytes: int
+    #: For people.
+    why: str
+
+@final
+@_record
 class Listing:
     """Which replicas hold which versions, at one moment."""
 
@@ -397,6 +412,9 @@ class Handle:
     def push(
         self, version: int | None, to: Sequence[str] | None, deadline: float, patience: float
     ) -> Pushed: ...
+    def explain_push(
+        self, version: int | None, to: Sequence[str] | None, deadline: float
+    ) -> list[PushOutlook]: ...
     def accept(self, before: Callable[[int], object] | None, deadline: float) -> Updated: ...
     def list(self, deadline: float) -> Listing: ...
     def wait(self, until: Condition, deadline: float) -> Listing: ...

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from . import _core, logs, mappings, selector, spans
-from ._core import Pushed, Updated
+from ._core import Pushed, PushOutlook, Updated
 from .adapters.catalog import Catalog, Entry
 from .condition import Condition
 from .follow import Follower, SafePoint
@@ -272,6 +272,19 @@ class Handle:
         names = [to] if isinstance(to, str) else to
         return self._core.push(version, None if names is None else list(names), deadline, patience)
 
+    def explain(
+        self,
+        version: int | None = None,
+        *,
+        to: str | Sequence[str] | None = None,
+        deadline: float = 5.0,
+    ) -> tuple[PushOutlook, ...]:
+        """Says of each shard whether `push` would write the version into it now, or it would have to
+        `update`, and why. Nothing is written; shards are asked whether they accept."""
+        names = [to] if isinstance(to, str) else to
+        listed = None if names is None else list(names)
+        return tuple(self._core.explain_push(version, listed, deadline))
+
     def accept(
         self, *, before: Callable[[int], object] | None = None, deadline: float = DEADLINE
     ) -> Updated:
@@ -280,8 +293,8 @@ class Handle:
         All shards of the replica call it. `before` is called with the version before the memory changes, for
         what has to stop first; what it raises refuses the push, and is raised here. When this returns, the
         memory holds the version, verified as in `update`. It raises `Timeout` if no push came, with the
-        memory as it was. What a push leaves undone, because its driver or its senders were lost, this call reads as
-        `update` does; if that fails too it raises, and the memory holds nothing."""
+        memory as it was. What a push leaves undone, because its driver or its senders were lost, this call
+        reads as `update` does; if that fails too it raises, and the memory holds nothing."""
         self._refuse_moved(self._layout, deadline)
         brought = self._noted(self._core.accept(before, deadline))
         self.install()

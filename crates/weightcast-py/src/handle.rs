@@ -19,7 +19,7 @@ use crate::layout::PyLayout;
 use crate::listing::PyListing;
 use crate::machines::{from_json, to_json};
 use crate::options::PyOptions;
-use crate::pushed::PyPushed;
+use crate::pushed::{PyPushOutlook, PyPushed};
 use crate::updated::PyUpdated;
 use crate::watch::watched;
 
@@ -202,6 +202,20 @@ impl PyHandle {
         let (deadline, patience) = (seconds(deadline)?, seconds(patience)?);
         let options = PushTerms { version, to, deadline, patience };
         PyPushed::of(py, self.call(py, |handle| handle.push(&options))?)
+    }
+
+    /// What a push would do at each shard, and why.
+    #[pyo3(signature = (version, to, deadline))]
+    fn explain_push(
+        &self,
+        py: Python<'_>,
+        version: Option<u64>,
+        to: Option<Vec<String>>,
+        deadline: f64,
+    ) -> PyResult<Vec<PyPushOutlook>> {
+        let terms = PushTerms { version, to, deadline: seconds(deadline)?, ..PushTerms::default() };
+        let outlooks = self.call(py, |handle| handle.explain_push(&terms))?;
+        Ok(outlooks.into_iter().map(PyPushOutlook::of).collect())
     }
 
     /// Waits for a push; `before` is called with its version before the memory changes.

@@ -36,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<updated::PyUpdated>()?;
     module.add_class::<pushed::PyPushed>()?;
     module.add_class::<pushed::PyPushedShard>()?;
+    module.add_class::<pushed::PyPushOutlook>()?;
     module.add_class::<listing::PyListing>()?;
     module.add_class::<verdict::PyVerdict>()?;
     module.add_class::<verdict::PyVerified>()?;

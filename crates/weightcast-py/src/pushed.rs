@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use weightcast::{Pushed, PushedShard};
+use weightcast::{PushOutlook, Pushed, PushedShard};
 
 use crate::record::record;
 
@@ -48,6 +48,30 @@ record! {
             }
         }
         Ok(!shards.is_empty())
+    }
+}
+
+record! {
+    /// How a shard would get a version now, and why.
+    class "weightcast"."PushOutlook" = PyPushOutlook(replica, shard, way, bytes, why) {
+        /// The replica's name.
+        replica: String,
+        /// The shard's number.
+        shard: u32,
+        /// `push`, `pull` or `neither`.
+        way: String,
+        /// Bytes that a push would write into its memory.
+        bytes: u64,
+        /// Why, for people.
+        why: String,
+    }
+}
+
+impl PyPushOutlook {
+    /// For Python.
+    pub(crate) fn of(outlook: PushOutlook) -> Self {
+        let PushOutlook { replica, shard, way, bytes, why } = outlook;
+        Self { replica, shard, way: way.name().to_owned(), bytes, why }
     }
 }
 

@@ -40,8 +40,9 @@ pub mod wire;
 
 pub use auth::{new_token, read_token};
 pub use client::{
-    COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, PushEnd, PushTerms,
-    Pushed, PushedShard, ReadWatch, ShardHandle, Transfer, Updated, engines, record, status, why,
+    COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, PushEnd, PushOutlook,
+    PushTerms, PushWay, Pushed, PushedShard, ReadWatch, ShardHandle, Transfer, Updated, engines,
+    record, status, why,
 };
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_reader};

@@ -234,6 +234,21 @@ class WriteGate(Gate):
             assert self.changed.wait_for(lambda: self.answered > before, SOON), "nothing is written"
 
 
+class Corrupting(Proxy):
+    """Changes one byte of what senders write."""
+
+    def __init__(self):
+        self.changed = 0
+        super().__init__()
+
+    def request(self, at, data):
+        # No frame begins in this piece, nor soon before: all of its end is bytes of weights.
+        if self.changed or at < 1 << 20 or len(data) < 1 << 12 or b"WCD1" in data:
+            return data
+        self.changed += 1
+        return data[:-1] + bytes([data[-1] ^ 1])
+
+
 class Cluster:
     """Everything that a test starts; ends with it."""
 

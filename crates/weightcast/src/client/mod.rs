@@ -30,7 +30,7 @@ pub use handle::process::Owned;
 pub use handle::{Interrupted, ReadWatch, ShardHandle};
 pub use memory::layout_source::LayoutSource;
 pub use mismatch::locate::{Cause, Place};
-pub use push::outcome::{PushEnd, PushTerms, Pushed, PushedShard};
+pub use push::outcome::{PushEnd, PushOutlook, PushTerms, PushWay, Pushed, PushedShard};
 pub use reading::plans::PlanFrom;
 pub use threads::COPY_THREADS;
 pub use updated::{Transfer, Updated};

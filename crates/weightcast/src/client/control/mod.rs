@@ -101,6 +101,8 @@ impl Control {
     }
 
     fn leave(&mut self) {
+        sender::withdraw(&self.shared);
+        self.memory.end_push();
         self.memory.stop_read();
         self.memory.fence();
         for reply in self.awaiting_close.drain(..) {

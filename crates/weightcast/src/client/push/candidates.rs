@@ -118,18 +118,21 @@ impl Candidates {
     pub(super) fn is_settled(&self, joined: bool) -> bool {
         match &self.wanted {
             Some(wanted) => wanted.iter().all(|name| self.settled.contains_key(name)),
-            None => {
-                let open =
-                    self.replicas.iter().filter(|(name, _)| !self.settled.contains_key(*name));
-                let mut shards = open.flat_map(|(_, shards)| shards.values());
-                (joined || !self.settled.is_empty())
-                    && shards.all(|shard| shard.offer.is_some() || shard.asked >= ENOUGH)
-            }
+            None => (joined || !self.settled.is_empty()) && self.is_answered(),
         }
     }
 
-    /// What became of those that did not take part.
-    pub(super) fn others(&self) -> Vec<PushedShard> {
+    /// Whether all that are there, and meant, have answered or were asked often enough.
+    pub(super) fn is_answered(&self) -> bool {
+        let open = self.replicas.iter().filter(|(name, _)| !self.settled.contains_key(*name));
+        let mut shards = open.flat_map(|(_, shards)| shards.values());
+        let asked = |shard: &CandidateShard| shard.offer.is_some() || shard.asked >= ENOUGH;
+        let there = !self.replicas.is_empty() || !self.settled.is_empty();
+        there && shards.all(asked)
+    }
+
+    /// What became of those that did not take part: of all that were asked with `all`, else of those that were meant by name.
+    pub(super) fn others(&self, all: bool) -> Vec<PushedShard> {
         let of = |replica: &str, shard, end| PushedShard {
             replica: replica.to_owned(),
             shard,
@@ -144,7 +147,7 @@ impl Candidates {
             let end = match self.settled.get(name) {
                 Some(PushEnd::Held) => PushEnd::Held,
                 Some(_) => continue,
-                None if self.wanted.is_some() => PushEnd::Declined,
+                None if all || self.wanted.is_some() => PushEnd::Declined,
                 None => continue,
             };
             others.extend(shards.keys().map(|shard| of(name, *shard, end)));

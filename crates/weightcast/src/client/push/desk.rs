@@ -4,7 +4,6 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, OnceLock, mpsc};
 use std::time::Instant;
 
-use weightcast_protocol::push::PushNumber;
 use weightcast_protocol::{ContentDigest, Time};
 
 use super::lines::WordLines;
@@ -31,8 +30,18 @@ pub(crate) struct PushDesk {
     pub(in crate::client) sending: SendingRoom,
     /// The driver of the push that this handle has begun.
     driver: Mutex<Option<SyncSender<DriverWord>>>,
-    /// The number of this handle's last push.
-    pub(super) number: Mutex<Option<PushNumber>>,
+    pub(super) numbers: Mutex<PushNumbers>,
+}
+
+/// What the number of a handle's next push is made of.
+#[derive(Default)]
+pub(super) struct PushNumbers {
+    /// By which the register knows this driver.
+    pub(super) key: Option<u64>,
+    /// The largest number of a driver that a target has heard.
+    pub(super) heard: u64,
+    /// Pushes of this handle so far.
+    pub(super) pushes: u64,
 }
 
 /// Something that a driver hears.
@@ -55,7 +64,7 @@ impl PushDesk {
             target: TargetRoom::default(),
             sending: SendingRoom::default(),
             driver: Mutex::default(),
-            number: Mutex::default(),
+            numbers: Mutex::default(),
         }
     }
 
@@ -97,6 +106,12 @@ impl PushDesk {
     /// The push is over.
     pub(super) fn end_drive(&self) {
         self.driver.lock().expect("no panic while held").take();
+    }
+
+    /// A target has heard this driver.
+    pub(super) fn heard(&self, driver: u64) {
+        let mut numbers = self.numbers.lock().expect("no panic while held");
+        numbers.heard = numbers.heard.max(driver);
     }
 
     pub(super) fn to_driver(&self, word: DriverWord) -> bool {

@@ -8,31 +8,27 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use weightcast_plan::Layout;
 use weightcast_protocol::engine_update::FleetQuestion;
-use weightcast_protocol::message::SourceShard;
 use weightcast_protocol::push::{
     PushConfig, PushDriver, PushInput, PushNumber, PushOutput, PushParcel, PushResult, SenderId,
     TargetEnd, TargetId, TargetNeeds, TargetOutcome,
 };
 use weightcast_protocol::{ContentDigest, Safeguards, Time, Version};
 
+use super::base::Base;
 use super::candidates::{Candidates, WillingReplica};
 use super::desk::DriverWord;
+use super::looking::{Driving, LOOK, look};
 use super::outbox::post;
 use super::outcome::{PushEnd, PushTerms, Pushed, PushedShard};
 use super::plans::PushPlan;
-use super::server::{ask, layouts};
-use super::word::{
-    GrantWord, OpenedGrant, OrderWord, OverWord, PushQuestion, PushWord, TargetOver,
-};
+use super::server::{ANSWER, layouts};
+use super::word::{GrantWord, OpenedGrant, OrderWord, OverWord, PushWord, TargetOver};
 use crate::client::handle::{ShardHandle, left};
 use crate::client::handle_state::HandleState;
 use crate::clock::span;
 use crate::error::Error;
 
-/// How often the driver looks who is there.
-const LOOK: Duration = Duration::from_millis(500);
 /// How often targets that have not changed are told again, and their senders.
 const ASK: Duration = Duration::from_millis(200);
 /// How long a target may be silent.
@@ -43,11 +39,6 @@ const LEASE: Duration = Duration::from_secs(15);
 const MOVES: u32 = 3;
 /// How long the driver waits at once.
 const TICK: Duration = Duration::from_millis(50);
-/// How long the server may take for one answer.
-const ANSWER: Duration = Duration::from_secs(10);
-/// Replicas of the version that may write, at most.
-const HOLDERS: usize = 64;
-
 impl ShardHandle {
     /// Pushes the version that this handle's replica holds: those that hold it in the same layouts, the shards of this
     /// replica first, write it into the memory of shards that [`accept`](ShardHandle::accept). Not a call of the group: one
@@ -85,7 +76,7 @@ impl ShardHandle {
     }
 
     /// The version that is held here and asked for.
-    fn pushable(&self, asked: Option<u64>) -> Result<Version, Error> {
+    pub(super) fn pushable(&self, asked: Option<u64>) -> Result<Version, Error> {
         match (self.version(), asked) {
             (Some(held), None) => Ok(held),
             (Some(held), Some(asked)) if held.number == asked => Ok(held),
@@ -96,95 +87,30 @@ impl ShardHandle {
         }
     }
 
-    /// The number of this handle's next push: the register numbers drivers, and each driver its pushes.
+    /// The number of this handle's next push: the register numbers drivers, and each driver its pushes. Where other
+    /// drivers have pushed since, this one gets another number, later than theirs.
     fn push_number(&self, left: Duration) -> Result<PushNumber, Error> {
-        let mut last = self.own()?.shared.push.number.lock().expect("no panic while held");
-        let next = match *last {
-            Some(PushNumber { driver, number }) => PushNumber { driver, number: number + 1 },
-            None => {
-                let mut key = [0; 8];
-                getrandom::fill(&mut key).map_err(|e| {
-                    Error::io("draw a driver's key", std::io::Error::other(e.to_string()))
-                })?;
-                let key = u64::from_le_bytes(key);
-                let answer = self.ask_fleet(FleetQuestion::Number { key, heard: None }, left)?;
-                PushNumber { driver: answer.driver, number: 1 }
-            }
+        let mut numbers = self.own()?.shared.push.numbers.lock().expect("no panic while held");
+        let key = match numbers.key {
+            Some(key) => key,
+            None => *numbers.key.insert(drawn_key()?),
         };
-        *last = Some(next);
-        Ok(next)
+        let mut driver = self.ask_fleet(FleetQuestion::Number { key, heard: None }, left)?.driver;
+        if driver < numbers.heard {
+            // Of an earlier register: this one begins after it.
+            let (key, heard) = (*numbers.key.insert(drawn_key()?), Some(numbers.heard));
+            driver = self.ask_fleet(FleetQuestion::Number { key, heard }, left)?.driver;
+        }
+        numbers.pushes += 1;
+        Ok(PushNumber { driver, number: numbers.pushes })
     }
 }
 
-/// Ends with the push.
-struct Driving<'a>(&'a HandleState);
-
-impl Drop for Driving<'_> {
-    fn drop(&mut self) {
-        self.0.push.end_drive();
-    }
-}
-
-/// The layouts whose plan is executed, and who holds the version in them.
-struct Base {
-    names: Vec<ContentDigest>,
-    layouts: Vec<Arc<Layout>>,
-    /// For each shard, those that can write what comes from it.
-    senders: Vec<Vec<SenderId>>,
-    addresses: BTreeMap<SenderId, String>,
-}
-
-impl Base {
-    fn find(
-        state: &Arc<HandleState>,
-        handle: &ShardHandle,
-        version: Version,
-    ) -> Result<Self, Error> {
-        let (model, own) = (handle.model().to_owned(), handle.replica().name.clone());
-        let replicas = ask(state, ANSWER, move |connection| async move {
-            let status = connection.status().await?;
-            let of_model = status.models.iter().find(|of| of.name == model);
-            let holders = of_model.into_iter().flat_map(|of| &of.replicas);
-            let holders = holders.filter(|of| of.version == Some(version.number) && of.name != own);
-            let others: Vec<String> = holders.map(|of| of.name.clone()).take(HOLDERS).collect();
-            let mut found = Vec::new();
-            for name in std::iter::once(own).chain(others) {
-                let copy = connection.inspect(&model, &name, None).await?.copy;
-                found.extend(copy.filter(|copy| copy.version == version).map(|copy| copy.shards));
-            }
-            Ok(found)
-        })?;
-        let none = || {
-            Error::misuse(
-                "this replica's version is not listed: all of its shards publish it first",
-            )
-        };
-        let own = replicas.first().ok_or_else(none)?;
-        let names: Vec<ContentDigest> = own.iter().map(|shard| shard.layout).collect();
-        if names != state.push.layouts() {
-            return Err(none());
-        }
-        if names.len() > crate::limits::PUSH_SHARDS {
-            return Err(Error::Call(crate::CallError::Limit {
-                what: "the shards of a replica that pushes".to_owned(),
-                limit: crate::limits::PUSH_SHARDS as u64,
-                got: names.len() as u64,
-            }));
-        }
-        let (mut senders, mut addresses) = (vec![Vec::new(); names.len()], BTreeMap::new());
-        let same = |shards: &&Arc<[SourceShard]>| {
-            shards.iter().map(|of| of.layout).eq(names.iter().copied())
-        };
-        for (number, shard) in
-            replicas.iter().filter(same).flat_map(|shards| shards.iter().enumerate())
-        {
-            let sender = SenderId(shard.export.0);
-            senders[number].push(sender);
-            addresses.insert(sender, shard.data_address.clone());
-        }
-        let layouts = layouts(state, &names, ANSWER)?;
-        Ok(Self { names, layouts, senders, addresses })
-    }
+fn drawn_key() -> Result<u64, Error> {
+    let mut key = [0; 8];
+    getrandom::fill(&mut key)
+        .map_err(|e| Error::io("draw a driver's key", std::io::Error::other(e.to_string())))?;
+    Ok(u64::from_le_bytes(key))
 }
 
 /// A shard that takes part.
@@ -261,21 +187,7 @@ impl RunningPush<'_> {
             return;
         }
         self.looks_at = Instant::now() + LOOK;
-        let looked =
-            ask(&self.state, ANSWER, |connection| async move { connection.status().await });
-        match looked {
-            Ok(status) if status.term > 0 => {
-                let (model, own) = (self.handle.model(), &self.handle.replica().name);
-                self.candidates.see(&status, model, own);
-            }
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "a push does not know who is there"),
-        }
-        for (replica, shard, address) in self.candidates.take_questions() {
-            let driver = self.state.push.address.clone();
-            let question = PushWord::Ask(PushQuestion { replica, shard, driver });
-            post(&self.state, &address, question);
-        }
+        look(&self.state, self.handle, &mut self.candidates);
     }
 
     fn hear(&mut self, word: DriverWord) -> Result<(), Error> {
@@ -289,6 +201,7 @@ impl RunningPush<'_> {
                 }
                 PushWord::Report(word) => {
                     let target = word.report.target;
+                    self.state.push.heard(word.report.push.driver);
                     let opened = word.opened.into_iter().map(|of| ((target, of.number), of));
                     self.opened.extend(opened);
                     self.tell(PushInput::Reported(word.report));
@@ -413,18 +326,13 @@ impl RunningPush<'_> {
         }
         self.opened.clear();
         self.machine = None;
-        if self.ended.iter().any(|of| of.end == PushEnd::Ended(TargetEnd::Superseded)) {
-            // Another driver has a later number.
-            self.state.push.number.lock().expect("no panic while held").take();
-        }
-        self.number.number += 1;
-        if let Some(last) = &mut *self.state.push.number.lock().expect("no panic while held") {
-            *last = self.number;
-        }
+        let mut numbers = self.state.push.numbers.lock().expect("no panic while held");
+        numbers.pushes += 1;
+        self.number.number = numbers.pushes;
     }
 
     fn result(mut self) -> Pushed {
-        self.ended.extend(self.candidates.others());
+        self.ended.extend(self.candidates.others(false));
         self.ended.sort_by(|a, b| (&a.replica, a.shard).cmp(&(&b.replica, b.shard)));
         Pushed { version: self.version, shards: self.ended }
     }

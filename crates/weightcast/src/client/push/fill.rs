@@ -289,11 +289,12 @@ impl Fill {
 
     /// Whether nobody fills the memory any more: the driver has dismissed it, or is gone.
     fn is_over(&self) -> bool {
-        let filled = matches!(
-            self.machine.state(),
-            TargetState::Pausing | TargetState::Filling | TargetState::Verifying
-        );
-        self.failed.is_some() || !(filled || self.compared.is_some())
+        self.failed.is_some() || !(self.is_filled() || self.compared.is_some())
+    }
+
+    fn is_filled(&self) -> bool {
+        use TargetState::{Filling, Pausing, Verifying};
+        matches!(self.machine.state(), Pausing | Filling | Verifying)
     }
 
     /// What the push leaves undone the session does itself: it reads.
@@ -329,6 +330,10 @@ impl Fill {
         match (result, self.compared.take()) {
             (Ok(()), Some((_, generation))) => {
                 self.machine.handle_verified(generation, &BTreeSet::new());
+            }
+            // Nothing was written: the memory held the version.
+            (Ok(()), None) if self.is_filled() => {
+                self.leave(TargetOver::Left, "the memory holds the version already");
             }
             (Ok(()), None) => {}
             (Err((why, detail)), _) => self.leave(why, &detail),

@@ -7,16 +7,19 @@
 //! [`parcels`] cuts the plan of a read into what is routed, and [`plans`] keeps that. [`target`], with its [`opened`]
 //! grants, and [`sending`] are what a handle has as a target and as a sender; [`desk`] is all of it. Then what is done:
 //! [`outbox`] says words, [`hearing`] hears them, [`server`] asks the server. [`accept`] is the call of a target, and
-//! [`fill`] its thread; [`sender`] writes; [`driver`] is the push itself, over its [`candidates`], and [`outcome`] what
-//! became of them.
+//! [`fill`] its thread; [`sender`] writes. [`driver`] is the push itself: [`base`] is who holds the version, [`looking`] finds the
+//! [`candidates`], and [`outcome`] is what became of them. [`explain`] says what a push would do.
 
 mod accept;
+mod base;
 mod candidates;
 pub(in crate::client) mod desk;
 mod driver;
+mod explain;
 mod fill;
 pub(in crate::client) mod hearing;
 mod lines;
+mod looking;
 mod opened;
 mod outbox;
 pub(crate) mod outcome;

@@ -59,6 +59,43 @@ impl PushEnd {
     }
 }
 
+/// How a shard would get a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PushWay {
+    /// Those that hold the version would write it.
+    Push,
+    /// The shard would have to read the version itself.
+    Pull,
+    /// The shard needs nothing, or is not there, or cannot be filled.
+    Neither,
+}
+
+impl PushWay {
+    /// The way's name, as programs read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Pull => "pull",
+            Self::Neither => "neither",
+        }
+    }
+}
+
+/// What a push would do at one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PushOutlook {
+    /// The replica's name.
+    pub replica: String,
+    /// The shard's number.
+    pub shard: u32,
+    /// How the shard would get the version.
+    pub way: PushWay,
+    /// Bytes that would be written into its memory.
+    pub bytes: u64,
+    /// Why, for people.
+    pub why: String,
+}
+
 /// What became of one shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushedShard {

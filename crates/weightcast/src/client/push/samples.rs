@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::word::*;
 use weightcast_protocol::push::{
-    ParcelsWritten, PushCommand, PushGrant, PushNumber, PushOrder, PushReport, SenderId, TargetId,
+    ParcelsWritten, PushCommand, PushGrant, PushNumber, PushOrder, PushReport, SendRefusal,
+    SendRefused, SenderId, TargetId, TargetState,
 };
-use weightcast_protocol::push::{SendRefusal, TargetState};
 use weightcast_protocol::{ContentDigest, Sum, Version};
 use weightcast_protocol::{Epoch, Generation, Span};
 

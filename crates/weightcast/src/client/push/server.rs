@@ -11,6 +11,9 @@ use crate::client::handle_state::HandleState;
 use crate::client::reading::fetch_layouts;
 use crate::error::Error;
 
+/// How long the server may take for one answer.
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
+
 /// Layouts by their names, from memory or from the server.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ type SourceLayouts = Vec<ContentDigest>;
 
 /// The plans for what is registered, the newest last.
 pub(in crate::client) struct Plans {
-    known: Mutex<VecDeque<(SourceLayouts, Arc<Plan>)>>,
+    known: Mutex<KnownPlans>,
     files: Option<PlanFiles>,
 }
 
@@ -64,7 +64,17 @@ impl Plans {
         sources: &[Arc<Layout>],
     ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
         let names: SourceLayouts = assignment.shards.iter().map(|shard| shard.layout).collect();
-        self.of(registration, names, assignment.stripes(), sources)
+        let mut known = self.known.lock().expect("no panic while planning");
+        if let Some(plan) = remembered(&known, &names) {
+            return Ok((plan, PlanFrom::Memory));
+        }
+        // Helpers have the layouts of the source: plan for the source alone.
+        let each = assignment.shards_each();
+        let sources: Vec<&Layout> = sources.iter().take(each).map(Arc::as_ref).collect();
+        let (plan, from) = self.find(registration, &names[..each.min(names.len())], &sources)?;
+        let units = Units::new(registration.regions.iter().map(|region| region.len() as u64));
+        let plan = striping::spread(plan, assignment.stripes(), each, &units);
+        Ok((remember(&mut known, names, plan), from))
     }
 
     /// The plan for one source with these layouts, whether it is read from or writes.
@@ -74,31 +84,13 @@ impl Plans {
         names: &[ContentDigest],
         sources: &[Arc<Layout>],
     ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
-        self.of(registration, names.to_vec(), 1, sources)
-    }
-
-    fn of(
-        &self,
-        registration: &RegisteredShard,
-        names: SourceLayouts,
-        stripes: usize,
-        sources: &[Arc<Layout>],
-    ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
         let mut known = self.known.lock().expect("no panic while planning");
-        if let Some((_, plan)) = known.iter().find(|(other, _)| *other == names) {
-            return Ok((Arc::clone(plan), PlanFrom::Memory));
+        if let Some(plan) = remembered(&known, names) {
+            return Ok((plan, PlanFrom::Memory));
         }
-        // Helpers have the layouts of the source: plan for the source alone.
-        let each = names.len() / stripes;
-        let sources: Vec<&Layout> = sources.iter().take(each).map(Arc::as_ref).collect();
-        let (plan, from) = self.find(registration, &names[..each.min(names.len())], &sources)?;
-        let units = Units::new(registration.regions.iter().map(|region| region.len() as u64));
-        let plan = Arc::new(striping::spread(plan, stripes, each, &units));
-        if known.len() == CACHED_PLANS {
-            known.pop_front();
-        }
-        known.push_back((names, Arc::clone(&plan)));
-        Ok((plan, from))
+        let sources: Vec<&Layout> = sources.iter().map(Arc::as_ref).collect();
+        let (plan, from) = self.find(registration, names, &sources)?;
+        Ok((remember(&mut known, names.to_vec(), plan), from))
     }
 
     /// Loads a plan that is not in memory, or makes and stores it.
@@ -125,6 +117,23 @@ impl Plans {
     pub(in crate::client) fn forget(&self) {
         self.known.lock().expect("no panic while planning").clear();
     }
+}
+
+/// Plans by what they were made for, the newest last.
+type KnownPlans = VecDeque<(SourceLayouts, Arc<Plan>)>;
+
+fn remembered(known: &KnownPlans, names: &[ContentDigest]) -> Option<Arc<Plan>> {
+    let (_, plan) = known.iter().find(|(other, _)| other == names)?;
+    Some(Arc::clone(plan))
+}
+
+fn remember(known: &mut KnownPlans, names: SourceLayouts, plan: Plan) -> Arc<Plan> {
+    if known.len() == CACHED_PLANS {
+        known.pop_front();
+    }
+    let plan = Arc::new(plan);
+    known.push_back((names, Arc::clone(&plan)));
+    plan
 }
 
 /// A new plan, from these sources to what is registered.

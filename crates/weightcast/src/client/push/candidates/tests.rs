@@ -98,7 +98,7 @@ fn a_replica_takes_part_once_all_of_its_shards_accept() {
     assert_eq!((willing.name.as_str(), shards), ("pair", vec![(0, "r:0"), (1, "r:1")]));
     assert!(candidates.offered(offer("pair", 0, 2)).is_none(), "once");
     assert!(asked(&mut candidates).is_empty());
-    assert!(candidates.others().is_empty(), "its outcome is the machine's to say");
+    assert!(candidates.others(false).is_empty(), "its outcome is the machine's to say");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn who_holds_the_version_takes_no_part() {
         assert!(candidates.offered(offer).is_none());
     }
     assert!(candidates.is_settled(false));
-    let held: Vec<_> = candidates.others().iter().map(|of| (of.shard, of.end)).collect();
+    let held: Vec<_> = candidates.others(false).iter().map(|of| (of.shard, of.end)).collect();
     assert_eq!(held, [(0, PushEnd::Held), (1, PushEnd::Held)]);
 }
 
@@ -124,11 +124,11 @@ fn named_replicas_are_waited_for_until_the_end() {
     assert!(!candidates.is_settled(true));
     candidates.offered(offer("peer", 0, 1)).expect("it accepts");
     assert!(!candidates.is_settled(true), "for the other one");
-    let others: Vec<_> = candidates.others();
+    let others: Vec<_> = candidates.others(false);
     assert_eq!(others.len(), 1);
     assert_eq!((others[0].replica.as_str(), others[0].end), ("late", PushEnd::Absent));
     candidates.see(&status(vec![replica("late", "rollout", &["l:0"])]), "m", "own");
-    let ends: Vec<_> = candidates.others().iter().map(|of| of.end).collect();
+    let ends: Vec<_> = candidates.others(false).iter().map(|of| of.end).collect();
     assert_eq!(ends, [PushEnd::Declined]);
     candidates.offered(offer("late", 0, 1)).expect("it accepts");
     assert!(candidates.is_settled(false));
@@ -154,7 +154,7 @@ fn a_push_to_all_waits_for_one_and_for_answers() {
     assert!(candidates.is_settled(true), "it does not want to");
     answered.accepts = true;
     candidates.offered(answered).expect("now it does");
-    assert!(candidates.is_settled(true) && candidates.others().is_empty());
+    assert!(candidates.is_settled(true) && candidates.others(false).is_empty());
 }
 
 #[test]
@@ -164,8 +164,22 @@ fn a_shard_that_does_not_answer_is_not_waited_for_in_a_push_to_all() {
         assert!(!candidates.is_settled(true));
         candidates.take_questions();
     }
-    assert!(candidates.is_settled(true));
-    assert!(candidates.others().is_empty());
+    assert!(candidates.is_settled(true) && candidates.is_answered());
+    assert!(candidates.others(false).is_empty());
+    let all: Vec<_> = candidates.others(true).iter().map(|of| of.end).collect();
+    assert_eq!(all, [PushEnd::Declined; 2]);
+}
+
+#[test]
+fn nobody_has_answered_where_nobody_is_there() {
+    let mut candidates = Candidates::new(VERSION, None);
+    assert!(!candidates.is_answered());
+    candidates.see(&fleet(), "m", "own");
+    assert!(!candidates.is_answered());
+    candidates.offered(offer("pair", 1, 2));
+    assert!(!candidates.is_answered());
+    candidates.offered(PushOffer { accepts: false, ..offer("pair", 0, 2) });
+    assert!(candidates.is_answered());
 }
 
 /// A process that starts anew is asked anew.
