@@ -223,6 +223,17 @@ def test_the_parcels_of_a_sender_that_is_killed_move_to_another_holder(cluster):
     took([target])
 
 
+def test_senders_stop_before_their_memory_changes(cluster):
+    trainer, target, gate = pushing(cluster)
+    # The server has assigned the other replica, by name: nobody reads from the trainer.
+    together(trainer, "unpublish")
+    together(trainer, "spoil")
+    gate.open()
+    pushed = trainer[0].value("push")
+    assert pushed["whole"] and pushed["shards"][0]["moved"] > 0, pushed
+    took([target])
+
+
 def test_a_sender_that_goes_on_after_its_grant_was_closed_writes_nothing(cluster):
     trainer, target, gate = pushing(cluster, patience=0.5)
     # What it has not sent yet is not the version.
@@ -253,21 +264,24 @@ def test_a_parcel_that_is_changed_on_its_way_is_written_again(cluster):
 def test_a_call_that_has_ended_lets_nobody_write(cluster):
     (trainer,) = cluster.group("trainer", role="trainer", bytes=BYTES)
     trainer.do("publish", version=1)
-    gate = cluster.gate(WriteGate)
-    (target,) = cluster.group("target", bytes=BYTES, gates=[gate])
-    gate.hold_after(SOME)
-    target.start("accept", deadline=3.0)
-    trainer.start("push", to=["target"])
-    gate.wait_held()
-    late = target.outcome("accept")
-    assert (late["error"], late["held"]) == ("Timeout", None), late
-    before = target.do("content")
-    answered = gate.answered
-    gate.open()
-    gate.wait_answered(answered)
+    gates = [cluster.gate(WriteGate) for _ in range(2)]
+    pair = cluster.group("pair", 2, bytes=BYTES, gates=gates)
+    cluster.hold_after(SOME)
+    accepts(pair)
+    trainer.start("push", to=["pair"])
+    cluster.wait_held()
+    # Without one shard there is no group, and no call.
+    pair[1].kill()
+    gates[1].close()
+    broken = pair[0].outcome("accept")
+    assert (broken["error"], broken["held"]) == ("GroupBroken", None), broken
+    before = pair[0].do("content")
+    answered = gates[0].answered
+    gates[0].open()
+    gates[0].wait_answered(answered)
     pushed = trainer.value("push")
-    assert ends(pushed) == {"target.0": "left"}, pushed
-    assert target.do("content") == before
+    assert ends(pushed) == {"pair.0": "left", "pair.1": "lost"}, pushed
+    assert pair[0].do("content") == before
 
 
 def test_what_is_not_the_version_is_found_out(cluster):
@@ -281,6 +295,22 @@ def test_what_is_not_the_version_is_found_out(cluster):
     assert "w" in pushed["shards"][0]["detail"]
     came = target.outcome("accept")
     assert (came["error"], came["held"]) == ("DigestMismatch", None), came
+
+
+def test_wrong_bytes_of_one_holder_are_written_again_by_another(cluster):
+    """One of two targets gets them at first: who writes the one parcel of a target goes round the holders."""
+    (trainer,) = cluster.group("trainer", role="trainer", bytes=1 << 20)
+    trainer.do("publish", version=1)
+    (standby,) = cluster.group("standby", bytes=1 << 20)
+    standby.do("replicate", version=1)
+    trainer.do("spoil")
+    targets = [cluster.group(name, bytes=1 << 20)[0] for name in ("first", "second")]
+    accepts(targets)
+    standby.do("willing", to=["first", "second"])
+    pushed = standby.do("push", to=["first", "second"])
+    assert pushed["whole"], pushed
+    assert sorted(shard["moved"] for shard in pushed["shards"]) == [0, 1], pushed
+    took(targets)
 
 
 def test_targets_join_and_leave_while_others_are_pushed_to(cluster):

@@ -61,6 +61,12 @@ class Shard:
         ]
         return {"whole": bool(pushed), "version": pushed.version, "shards": shards}
 
+    def willing(self, to, deadline):
+        """Waits until all of these would be pushed to."""
+        until = time.monotonic() + deadline
+        while any(outlook.way != "push" for outlook in self.handle.explain(to=to)):
+            assert time.monotonic() < until, "they do not accept"
+
     def accept(self, deadline):
         told = []
         came = self.came(self.handle.accept(before=told.append, deadline=deadline))

@@ -85,3 +85,62 @@ fn drawn() -> [u8; 32] {
     getrandom::fill(&mut bytes).expect("the kernel's random numbers");
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::push::samples;
+    use weightcast_protocol::push::TargetId;
+    use weightcast_transport::Secret;
+
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    fn grant(number: u64, sender: u64) -> PushGrant {
+        PushGrant { number, sender: SenderId(sender), ..samples::grant([0]) }
+    }
+
+    /// At the data port as here: what is closed is closed there, and after the end nothing opens.
+    #[test]
+    fn the_data_port_has_the_grants_that_are_open_and_no_others() {
+        let (opened, exports) = (OpenedGrants::default(), ExportTable::new());
+        let (auth, regions) = (Auth::default(), [Region::allocate(8).unwrap()]);
+        let open = |number| opened.open(&exports, &auth, &grant(number, 6), &regions, LONG);
+        assert_eq!((open(1), exports.grants()), (Ok(false), 0), "before a call");
+        opened.begin();
+        for number in 1..4 {
+            assert_eq!((open(number), exports.grants() as u64), (Ok(true), number));
+        }
+        assert!(opened.has(2, SenderId(6)) && !opened.has(2, SenderId(7)));
+        opened.close(&exports, 2);
+        opened.close(&exports, 2);
+        opened.close(&exports, 9);
+        assert_eq!((exports.grants(), opened.has(2, SenderId(6))), (2, false));
+        let numbers: Vec<u64> = opened.all().iter().map(|of| of.number).collect();
+        assert_eq!(numbers, [1, 3]);
+        opened.end(&exports);
+        assert_eq!((exports.grants(), opened.all().len()), (0, 0));
+        assert_eq!((open(5), exports.grants()), (Ok(false), 0), "after the call");
+        opened.begin();
+        let fixed = [Region::allocate(8).unwrap().read_only()];
+        let refused = opened.open(&exports, &auth, &grant(6, 6), &fixed, LONG);
+        assert_eq!(refused, Err(GrantError::ReadOnly { region: 0 }));
+        assert!(opened.all().is_empty());
+    }
+
+    /// Two grants of one number have other names and other secrets.
+    #[test]
+    fn every_grant_is_drawn_anew() {
+        let (opened, exports) = (OpenedGrants::default(), ExportTable::new());
+        let known = || {
+            opened.begin();
+            let regions = [Region::allocate(8).unwrap()];
+            let auth = Auth::with_token(Secret::new("a"));
+            opened.open(&exports, &auth, &grant(1, 6), &regions, LONG).unwrap();
+            opened.all()[0]
+        };
+        let (one, other) = (known(), known());
+        assert!(one.id != other.id && one.nonce != other.nonce);
+        let of = |of: OpenedGrant| of.known(TargetId(1), SenderId(6), 5);
+        assert_ne!(of(one), of(other));
+    }
+}
