@@ -201,6 +201,10 @@ impl RunningPush<'_> {
                 }
                 PushWord::Report(word) => {
                     let target = word.report.target;
+                    let parcels = self.targets.get(&target).map(|to| to.plan.parcels.len());
+                    if parcels.is_none_or(|parcels| word.most_parcels() > parcels) {
+                        return Ok(()); // of another push, or of another plan
+                    }
                     self.state.push.heard(word.report.push.driver);
                     let opened = word.opened.into_iter().map(|of| ((target, of.number), of));
                     self.opened.extend(opened);

@@ -224,6 +224,15 @@ impl OverWord {
     }
 }
 
+impl ReportWord {
+    /// How many parcels the target's plan has, at least.
+    pub(super) fn most_parcels(&self) -> usize {
+        let granted = self.report.grants.iter().flat_map(|grant| &grant.parcels);
+        let named = self.report.written.iter().chain(self.report.differing.keys()).chain(granted);
+        named.max().map_or(0, |most| *most as usize + 1)
+    }
+}
+
 impl OpenedGrant {
     /// What both ends know of the grant: its secret is bound to all of that ([`Auth::grant_secret`]).
     ///

@@ -100,6 +100,16 @@ fn bytes_that_are_no_word_are_refused() {
     assert!(PushWord::decode(endless.as_bytes()).is_err(), "and nothing overflows");
 }
 
+#[test]
+fn a_report_says_how_many_parcels_its_plan_has_at_least() {
+    let base = || PushReport { differing: [].into(), grants: Vec::new(), ..report([]).report };
+    let most = |report| ReportWord { report, opened: Vec::new() }.most_parcels();
+    assert_eq!(most(base()), 0);
+    assert_eq!(most(PushReport { written: [0, 4].into(), ..base() }), 5);
+    assert_eq!(most(PushReport { differing: [(7, SenderId(1))].into(), ..base() }), 8);
+    assert_eq!(most(PushReport { grants: vec![grant([2]), grant([0, 9])], ..base() }), 10);
+}
+
 /// Whatever both ends know of a grant makes its secret.
 #[test]
 fn a_grants_secret_is_bound_to_all_that_is_known_of_it() {
