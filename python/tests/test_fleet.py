@@ -29,10 +29,10 @@ RUN = 1
 class Shard:
     """What `EngineShard` says and does, with numbers for weights."""
 
-    def __init__(self, core, come, engine: str, worker: int) -> None:
+    def __init__(self, core, come, engine: str, worker: int, workers: int) -> None:
         self.handle = SimpleNamespace(_core=core, epoch=RUN)
         self.settings = SimpleNamespace(address=None)
-        self.replica = wc.Replica(engine, worker, 2)
+        self.replica = wc.Replica(engine, worker, workers)
         self.come = come
         self.installed, self.fetched, self.incomplete, self.run = None, None, None, None
         #: How often it is looked at before its bytes have come.
@@ -88,14 +88,14 @@ class Engine:
         self._core, self._lives = core, itertools.count()
         self.start()
 
-    def start(self) -> None:
+    def start(self, workers: int = 2) -> None:
         """With what it loads by itself."""
         self.stopped, self.dead = False, False
         #: The version of which its caches are.
         self.cached = 0
         self.ranks, life = [], next(self._lives)
-        for worker in range(2):
-            shard = Shard(self._core, self.come, self.base_url, worker)
+        for worker in range(workers):
+            shard = Shard(self._core, self.come, self.base_url, worker, workers)
             host = SimpleNamespace(
                 shard=lambda shard=shard: shard,
                 before_fetch=lambda: self.come("before_fetch"),
@@ -556,3 +556,43 @@ def test_an_engine_that_sleeps_or_leaves_is_not_routed_to(job) -> None:
     assert routed(job)["a"] == ("Admitted", 0)
     first.close()
     assert routed(job) == {"a": ("Standing", None)}
+
+
+def test_an_engine_that_dies_before_it_was_counted_is_left_out(job, fleet_of) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(2)]
+    fleet = fleet_of(engines)
+    engines[1].dead = True
+    with pytest.raises(wc.WeightcastError, match="not installed by 1 of 2 engines.*e1 has gone"):
+        fleet.update(version(1))
+    fleet.update(version(2))
+    assert engines[0].serves() == 2
+    engines[1].start()
+    fleet.update(version(3))
+    assert [engine.serves() for engine in engines] == [3, 3]
+
+
+def test_an_engine_that_starts_with_more_workers_is_counted_anew(job, fleet_of) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(2)]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    engines[1].start(workers=3)
+    fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [2, 2]
+
+
+def test_an_engine_that_starts_with_more_workers_within_an_update_is_not_taken_for_prepared(job) -> None:
+    engines = [Engine(job, name=f"e{n}") for n in range(2)]
+
+    def grows(step: str) -> None:
+        if step == "order":
+            engines[1].strikes = lambda step: None
+            engines[1].start(workers=3)
+
+    engines[1].strikes = grows
+    fleet = Fleet(engines, job.ask_fleet, {}, holder="t", pause="abort", deadline=0.5)
+    with pytest.raises(wc.WeightcastError, match="it has 3 workers, and had 2 when the update began"):
+        fleet.update(version(1))
+    assert [engine.serves() for engine in engines] == [0, 0]
+    fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [2, 2]
+    fleet.close()

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ... import _core
 from .http import Gone
 from .orders import OF_THE_ENGINE, Json
 
@@ -80,7 +81,8 @@ class EngineLine:
         self.name = str(getattr(client, "base_url", type(client).__name__))
         #: What went wrong last.
         self.error: str | None = None
-        self._count: int | None = None
+        #: How many workers it had when it answered last, and as the driver knows.
+        self._count = self._told = 1
         self._order: Json | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -92,10 +94,14 @@ class EngineLine:
         self.error = None
 
     def count(self) -> int:
-        """How many workers the engine has: as it answered last."""
-        if self._count is None:
+        """How many workers the engine has; of an engine that does not answer, as it answered last: the driver
+        finds out what it is."""
+        try:
             self._count = self._client.workers()
-        return self._count
+        except Exception as error:
+            self.error = str(error)
+        self._told = self._count
+        return self._told
 
     def bring(self, order: Json) -> None:
         """Brings this order until it is answered or abandoned; an earlier one is brought no more."""
@@ -158,6 +164,11 @@ class EngineLine:
         """Brings an order once; whether all workers have answered."""
         said = self._client.order(order)
         self._count = len(said)
+        if self._count != self._told:
+            raise _core.WeightcastError(
+                f"it has {self._count} workers, and had {self._told} when the update began: send the "
+                "version again"
+            )
         if any(each is None for each in said):
             self._client.init_weight_transfer_engine(self._settings)
             return False
