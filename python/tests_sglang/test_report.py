@@ -35,3 +35,34 @@ def test_an_error_of_any_rank_is_the_answer(tmp_path: Path) -> None:
     assert first == {"error": None, "state": {"installed": 0, "incomplete": None, "failed": None}, "serves": True, "said": None}
     assert second["state"]["installed"] == 1 and not second["serves"]
     assert len(second["error"]) > 100 and LONG.startswith(second["error"])
+
+
+class Gate:
+    """A rank's orders, of which only the life counts."""
+
+    def __init__(self, life: int) -> None:
+        self.life = life
+
+    def renew(self, life: int) -> None:
+        self.life = life
+
+
+def test_ranks_of_several_lives_begin_another_one(monkeypatch: Any) -> None:
+    from weightcast.adapters.sglang import worker
+
+    group = type("Group", (), {"tp_group": type("Ranks", (), {"cpu_group": None})})
+    monkeypatch.setattr(worker, "get_parallel", lambda: group)
+    for others, life in (([7, 7], 7), ([7, 8], 9), ([7, None], 9)):
+        texts = [json.dumps(each) for each in others]
+        monkeypatch.setattr(worker, "exchange", lambda own, _, texts=texts: texts)
+        rank = worker.ModelWorker(torch.nn.Module())
+        rank.orders = Gate(7)
+        rank.agree(9)
+        assert rank.orders.life == life, others
+
+
+def test_an_engine_goes_on_only_if_all_of_its_ranks_may_serve() -> None:
+    from weightcast.adapters.sglang.http import _serve
+
+    assert _serve([{"serves": True}, {"serves": True}])
+    assert not _serve([{"serves": True}, {"serves": False}])
