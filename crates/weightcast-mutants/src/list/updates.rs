@@ -317,10 +317,10 @@ fn split(options: UpdateOptions) -> UpdateOptions {
     options.with(UpdateFault::DriverSplit, 12).with(UpdateFault::EngineDies, 12)
 }
 
-/// The same, with an engine that drivers wait for while others come.
+/// The same, with drivers that no engine has heard of while their predecessors live.
 fn overtaken(options: UpdateOptions) -> UpdateOptions {
-    let options = split(options).with(UpdateFault::DriverSplit, 40);
-    options.with(UpdateFault::EngineDies, 40).with(UpdateFault::LinkCut, 40)
+    let options = split(options).with(UpdateFault::DriverSplit, 24).with(UpdateFault::DriverCut, 24);
+    options.with(UpdateFault::EngineRestarts, 24).with(UpdateFault::LinkCut, 24)
 }
 
 /// A fleet that is updated often, and only has the faults that a mutant needs.

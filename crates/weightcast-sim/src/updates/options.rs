@@ -36,8 +36,12 @@ macro_rules! update_faults {
 update_faults! {
     /// An engine dies, and is started again.
     EngineDies: "engine died", 2;
+    /// An engine dies, and is started again before anybody has noticed.
+    EngineRestarts: "engine started again at once", 2;
     /// All engines and drivers die once the driver has sent a commit, which is late; then they are started again.
     JobDies: "job died with a commit under way", 1;
+    /// All engines die once the driver has sent a commit, which is late; then they are started again. The driver lives.
+    EnginesDie: "engines died with a commit under way", 1;
     /// A worker stands still in the middle of whatever it does.
     WorkerWedged: "worker wedged", 4;
     /// A worker takes long for each step.
@@ -50,6 +54,8 @@ update_faults! {
     DriverSplit: "two drivers", 2;
     /// A driver is suspended; another one starts; the first one goes on.
     DriverSuspended: "driver suspended", 2;
+    /// The newest driver and the engines do not reach each other; its predecessors and the engines may.
+    DriverCut: "driver out of reach of engines", 2;
     /// Nobody reaches the register.
     RegisterAway: "register out of reach", 2;
     /// The register is lost; the next one knows nothing.
@@ -66,6 +72,8 @@ update_faults! {
     StagingSpoiled: "bit flipped in staging", 2;
     /// The driver's caller does not want the update any more.
     Cancelled: "update cancelled", 2;
+    /// The same, once the driver has sent a commit, which may be late.
+    CancelledLate: "update cancelled with a commit under way", 2;
 }
 
 /// What a world of updates is like.

@@ -42,8 +42,8 @@ pub(super) struct UpdateWorld {
     pub(super) register_away: Time,
     /// Words to the register wait on the way until then.
     pub(super) register_slow: Time,
-    /// The job dies with the next commit, and takes so long to start again.
-    pub(super) doomed: Option<Span>,
+    /// What happens with the next commit, and how long whatever dies takes to start again.
+    pub(super) doom: Option<(UpdateFault, Span)>,
     /// The trainer's newest version, and the one that is to be served.
     pub(super) published: u64,
     pub(super) target: u64,
@@ -74,7 +74,7 @@ impl UpdateWorld {
             served: BTreeMap::new(),
             register_away: Time(0),
             register_slow: Time(0),
-            doomed: None,
+            doom: None,
             published: 1,
             target: 1,
             published_at: Time(0),

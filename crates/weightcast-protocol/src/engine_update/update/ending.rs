@@ -16,9 +16,7 @@ impl EngineUpdate {
 
     /// The step was not taken, or nobody knows.
     pub(super) fn fail(&mut self, now: Time, reason: UpdateReason) {
-        if self.due.take().is_some() {
-            self.outputs.push_back(UpdateOutput::Abandon(self.order()));
-        }
+        self.abandon();
         self.failure.get_or_insert((self.step, reason));
         self.looks |= reason.is_superseded();
         let staged = self.config.means == InstallMeans::Staged;
@@ -41,8 +39,16 @@ impl EngineUpdate {
         }
     }
 
+    /// Nobody waits for the step any more.
+    fn abandon(&mut self) {
+        if self.due.take().is_some() {
+            self.outputs.push_back(UpdateOutput::Abandon(self.order()));
+        }
+    }
+
     /// The engine died, or another life of it is there.
     pub(super) fn lost(&mut self, now: Time) {
+        self.abandon();
         self.failure.get_or_insert((self.step, UpdateReason::Lost));
         self.end(now, EngineState::Gone, false, None);
     }

@@ -141,7 +141,7 @@ impl UpdateWorld {
                     let commits = FleetVerdict::Commit;
                     if matches!(question, FleetQuestion::Verdict { wanted, .. } if wanted == commits)
                     {
-                        self.meet_doom();
+                        self.meet_doom(driver);
                     }
                     self.ask(UpdateAsker::Driver(driver), question);
                 }

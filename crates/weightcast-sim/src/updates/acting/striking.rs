@@ -7,6 +7,9 @@ use crate::updates::options::UpdateFault;
 use crate::updates::parts::queue::UpdateEvent;
 use crate::updates::world::{ROUTING_LEASE, UpdateWorld};
 
+/// A supervisor takes so long to start an engine again.
+const AT_ONCE: Span = Span::from_millis(50);
+
 impl UpdateWorld {
     /// A fault strikes; its victim is drawn.
     pub(in crate::updates) fn strike(&mut self, kind: UpdateFault) {
@@ -17,7 +20,10 @@ impl UpdateWorld {
         self.tell(|| format!("fault: {} (engine {engine}, {span})", kind.name()));
         match kind {
             UpdateFault::EngineDies => self.kill_engine(engine, span),
-            UpdateFault::JobDies => self.doomed = Some(span),
+            UpdateFault::EngineRestarts => self.kill_engine(engine, AT_ONCE),
+            UpdateFault::JobDies | UpdateFault::EnginesDie | UpdateFault::CancelledLate => {
+                self.doom = Some((kind, span));
+            }
             UpdateFault::EngineSleeps if self.engines[engine].alive => {
                 let at = self.engines[engine].at(engine);
                 if self.rng.chance(500) {
@@ -51,20 +57,34 @@ impl UpdateWorld {
                     self.start_driver();
                 }
             }
+            UpdateFault::DriverCut => {
+                if let Some(driver) = self.newest_driver() {
+                    self.drivers[driver].cut_until = until;
+                }
+            }
             UpdateFault::RegisterAway => self.register_away = self.now + Span(span.0 * 2),
             UpdateFault::RegisterLost => self.lose_register(),
             UpdateFault::RegisterSlow => self.register_slow = self.now + Span(span.0 * 2),
             UpdateFault::LinkCut => self.engines[engine].cut_until = until,
             UpdateFault::WeightsSpoiled => self.engines[engine].spoils = true,
-            UpdateFault::Cancelled => self.cancel(),
+            UpdateFault::Cancelled => {
+                if let Some(driver) = self.newest_driver() {
+                    self.cancel(driver);
+                    self.pump(driver);
+                }
+            }
         }
     }
 
-    /// The job dies, if it is to; what its driver has just said to the register is late.
-    pub(super) fn meet_doom(&mut self) {
-        if let Some(span) = self.doomed.take() {
-            self.register_slow = self.now + Span(span.0 * 3);
-            (0..self.engines.len()).for_each(|engine| self.kill_engine(engine, span));
+    /// A driver has asked for a commit: what was to happen then, happens.
+    pub(super) fn meet_doom(&mut self, driver: usize) {
+        let Some((kind, span)) = self.doom.take() else { return };
+        if kind == UpdateFault::CancelledLate {
+            return self.cancel(driver);
+        }
+        self.register_slow = self.now + Span(span.0 * 3);
+        (0..self.engines.len()).for_each(|engine| self.kill_engine(engine, span));
+        if kind == UpdateFault::JobDies {
             self.end_driver_now();
             self.plan_in(span, UpdateEvent::DriverStarts);
         }
@@ -78,7 +98,7 @@ impl UpdateWorld {
     }
 
     fn kill_engine(&mut self, engine: usize, span: Span) {
-        let known = self.rng.below(400);
+        let known = if span == AT_ONCE { 400 } else { self.rng.below(400) };
         let victim = &mut self.engines[engine];
         if victim.alive {
             (victim.alive, victim.upset_at) = (false, self.now);
@@ -112,11 +132,9 @@ impl UpdateWorld {
         }
     }
 
-    fn cancel(&mut self) {
-        let Some(driver) = self.newest_driver() else { return };
+    fn cancel(&mut self, driver: usize) {
         let now = self.now;
         self.drivers[driver].machine.handle(now, DriverInput::Cancel);
-        self.pump(driver);
     }
 
     /// Faults cease: one driver is to come, and everything can be reached.
@@ -125,6 +143,7 @@ impl UpdateWorld {
         (self.options.lost, self.options.failing) = (0, 0);
         (self.register_away, self.register_slow) = (self.now, self.now);
         let now = self.now;
+        self.drivers.iter_mut().for_each(|driver| driver.cut_until = now);
         for engine in &mut self.engines {
             (engine.cut_until, engine.dozes, engine.spoils) = (now, None, false);
             for worker in &mut engine.workers {
@@ -132,7 +151,7 @@ impl UpdateWorld {
                 (worker.flips, worker.spoils_staging) = (false, false);
             }
         }
-        self.doomed = None;
+        self.doom = None;
         self.end_driver_now();
         self.tell(|| "faults cease".to_owned());
     }

@@ -14,11 +14,12 @@ use crate::updates::world::UpdateWorld;
 impl UpdateWorld {
     /// How long a message takes; none if it is lost. What an engine does by itself crosses no wire.
     fn delay(&mut self, of: UpdateAsker, engine: usize) -> Option<Span> {
-        let far = match of {
-            UpdateAsker::Engine(_) => false,
-            UpdateAsker::Driver(_) => true,
+        let (far, until) = match of {
+            UpdateAsker::Engine(_) => (false, Time(0)),
+            UpdateAsker::Driver(driver) => (true, self.drivers[driver].cut_until),
         };
-        if far && (self.engines[engine].cut_until > self.now || self.is_lost()) {
+        let until = until.max(self.engines[engine].cut_until);
+        if far && (until > self.now || self.is_lost()) {
             return None;
         }
         let most = if far { self.options.delay.0 / 1_000 } else { 1_000 };

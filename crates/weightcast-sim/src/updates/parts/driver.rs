@@ -26,6 +26,8 @@ pub(crate) struct SimDriver {
     pub(crate) alive: bool,
     pub(crate) started: Time,
     pub(crate) suspended_until: Time,
+    /// It and the engines do not reach each other until then.
+    pub(crate) cut_until: Time,
     /// Was suspended: what it does may last longer than it should.
     pub(crate) disturbed: bool,
     /// It has nothing to do until then.
@@ -53,6 +55,7 @@ impl SimDriver {
             alive: true,
             started,
             suspended_until: Time(0),
+            cut_until: Time(0),
             disturbed: false,
             rests_until: Time(0),
             busy: false,
