@@ -319,7 +319,8 @@ fn split(options: UpdateOptions) -> UpdateOptions {
 
 /// The same, with drivers that no engine has heard of while their predecessors live.
 fn overtaken(options: UpdateOptions) -> UpdateOptions {
-    let options = split(options).with(UpdateFault::DriverSplit, 24).with(UpdateFault::DriverCut, 24);
+    let options =
+        split(options).with(UpdateFault::DriverSplit, 24).with(UpdateFault::DriverCut, 24);
     options.with(UpdateFault::EngineRestarts, 24).with(UpdateFault::LinkCut, 24)
 }
 

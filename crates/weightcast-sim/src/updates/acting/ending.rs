@@ -77,7 +77,9 @@ impl UpdateWorld {
         let serves = |engine: &SimEngine| {
             engine.alive && engine.may_serve() && engine.version() == Some(version.number)
         };
-        if end == FleetEnd::Aborted && !self.engines.iter().any(serves) {
+        // An earlier try to bring the version may end once a later one has committed to it.
+        let committed = self.register.version() == Some(version);
+        if end == FleetEnd::Aborted && !committed && !self.engines.iter().any(serves) {
             self.observe(&UpdateFact::Forgotten { version: version.number });
         }
     }
