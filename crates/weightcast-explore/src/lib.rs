@@ -18,6 +18,7 @@ mod hashed;
 mod host;
 mod invariants;
 mod narration;
+mod pushes;
 mod reading;
 mod search;
 mod steps;
@@ -27,10 +28,11 @@ mod worker;
 
 pub use bounds::{Bounds, MUTANTS, without};
 pub use cluster::ClusterState;
-pub use fleets::{
-    FLEET_MUTANTS, FleetBounds, FleetCase, FleetStep, FleetWorld, fleet_suite, fleet_without,
-};
+pub use fleets::{FLEET_MUTANTS, FleetBounds, FleetStep, FleetWorld, fleet_suite, fleet_without};
 pub use invariants::Broken;
+pub use pushes::{
+    EXPLORED_PUSH_MUTANTS, PushBounds, PushFaults, PushState, PushStep, push_suite, push_without,
+};
 pub use search::{ExploredWorld, SearchResult, search};
 pub use steps::Transition;
 pub use suite::{SuiteCase, suite};

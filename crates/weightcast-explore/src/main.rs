@@ -1,239 +1,128 @@
 //! `weightcast-explore`: explores, prints what it saw, exits with 1 if it is not what it should be.
 
+mod options;
+mod printing;
+
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Parser;
 use weightcast_explore::{
-    Bounds, ExploredWorld, FLEET_MUTANTS, FleetBounds, MUTANTS, SearchResult, fleet_suite,
-    fleet_without, search, suite, without,
+    EXPLORED_PUSH_MUTANTS, ExploredWorld, FLEET_MUTANTS, MUTANTS, SearchResult, SuiteCase,
+    fleet_suite, fleet_without, push_suite, push_without, search, suite, without,
 };
+use weightcast_protocol::{Safeguard, Safeguards};
 
-/// Explores every order of events of a small cluster, or of a small fleet of engines.
-#[derive(Parser)]
-#[command(args_conflicts_with_subcommands = true)]
-struct ExploreOptions {
-    #[command(subcommand)]
-    fleet: Option<FleetCommand>,
-    /// Switch safeguards off, joined by +, and expect a story that shows it
-    #[arg(long)]
-    mutant: Option<String>,
-    /// Look at all that must hold, and at what each safeguard is there for
-    #[arg(long)]
-    suite: bool,
-    /// The names of the safeguards
-    #[arg(long)]
-    list_mutants: bool,
-    /// A trainer and one rollout of two shards, instead of two rollouts of one
-    #[arg(long)]
-    group_of_two: bool,
-    /// Leases that the server takes for expired by mistake
-    #[arg(long, default_value_t = 1)]
-    expiries: u32,
-    /// Drain deadlines that pass
-    #[arg(long, default_value_t = 0)]
-    cuts: u32,
-    /// Times that the one server starts anew and knows nothing
-    #[arg(long, default_value_t = 0)]
-    restarts: u32,
-    /// The first of two servers may die for good
-    #[arg(long)]
-    death: bool,
-    /// Workers that lose a server which lives, and go to the other of two
-    #[arg(long, default_value_t = 0)]
-    partings: u32,
-    /// Rollout replicas
-    #[arg(long)]
-    rollouts: Option<u32>,
-    /// Versions that are published
-    #[arg(long, default_value_t = 2)]
-    versions: u64,
-    /// Reads of each rollout
-    #[arg(long, default_value_t = 2)]
-    reads: u64,
-    /// Let messages to the server linger as well
-    #[arg(long)]
-    slow_up: bool,
-    /// Look at this invariant alone, such as S1
-    #[arg(long)]
-    only: Option<String>,
-    /// Threads; one gives a shortest story
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-    /// Stop after so many seconds
-    #[arg(long)]
-    seconds: Option<u64>,
+use crate::options::{ExploreCommand, ExploreOptions, ExploredSize, SearchOptions};
+use crate::printing::{PrintedCase, print_expected, print_found, print_json};
+
+/// A world that can be searched on several threads.
+trait SearchedWorld:
+    ExploredWorld<State: Debug + Hash + Send + Sync, Action: Debug + Send + Sync>
+    + Display
+    + Send
+    + Sync
+    + 'static
+{
 }
 
-#[derive(Subcommand)]
-enum FleetCommand {
-    /// A fleet of engines, its drivers and its register
-    Fleet(FleetOptions),
-}
-
-#[derive(Args)]
-struct FleetOptions {
-    /// Switch safeguards off, joined by +, and expect a story that shows it
-    #[arg(long)]
-    mutant: Option<String>,
-    /// The names of the safeguards
-    #[arg(long)]
-    list_mutants: bool,
-    /// Engines of one worker each
-    #[arg(long, default_value_t = 2)]
-    engines: u32,
-    /// Drivers that die; each has a successor
-    #[arg(long, default_value_t = 0)]
-    driver_deaths: u32,
-    /// Drivers that get a successor although they live
-    #[arg(long, default_value_t = 0)]
-    splits: u32,
-    /// Engines that die; each is started again
-    #[arg(long, default_value_t = 0)]
-    engine_deaths: u32,
-    /// Registers that are lost
-    #[arg(long, default_value_t = 0)]
-    register_losses: u32,
-    /// Timers of drivers that go off
-    #[arg(long, default_value_t = 0)]
-    timeouts: u32,
-    /// Orders and questions that are lost
-    #[arg(long, default_value_t = 0)]
-    losses: u32,
-    /// Look at this invariant alone, such as E4
-    #[arg(long)]
-    only: Option<String>,
-    /// Threads; one gives a shortest story
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-    /// Stop after so many seconds
-    #[arg(long)]
-    seconds: Option<u64>,
+impl<W> SearchedWorld for W where
+    W: ExploredWorld<State: Debug + Hash + Send + Sync, Action: Debug + Send + Sync>
+        + Display
+        + Send
+        + Sync
+        + 'static
+{
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = ExploreOptions::parse();
-    if let Some(FleetCommand::Fleet(options)) = arguments.fleet {
-        return explore_fleet(options);
-    }
-    if arguments.list_mutants {
-        MUTANTS.iter().for_each(|(name, _)| println!("{name}"));
-        return Ok(ExitCode::SUCCESS);
-    }
-    if arguments.suite {
-        return Ok(run_suite(arguments.threads));
-    }
-    let base =
-        if arguments.group_of_two { Bounds::group_of_two() } else { Bounds::three_workers() };
-    let bounds = Bounds {
-        versions: arguments.versions,
-        reads: arguments.reads,
-        expiries: arguments.expiries,
-        cuts: arguments.cuts,
-        restarts: arguments.restarts,
-        death: arguments.death,
-        partings: arguments.partings,
-        rollouts: arguments.rollouts.unwrap_or(base.rollouts),
-        slow_up: arguments.slow_up,
-        safeguards: without(arguments.mutant.as_deref().unwrap_or_default())
-            .map_err(anyhow::Error::msg)?,
-        only: arguments.only.clone().map(|only| &*only.leak()),
-        ..base
+    let right = match arguments.other {
+        None if arguments.search.suite => run_all(&arguments.search),
+        None => run(arguments.cluster, &arguments.search, &MUTANTS, without, suite)?,
+        Some(ExploreCommand::Fleet { fleet, search }) => {
+            run(fleet, &search, &FLEET_MUTANTS, fleet_without, fleet_suite)?
+        }
+        Some(ExploreCommand::Push { push, search }) => {
+            run(push, &search, &EXPLORED_PUSH_MUTANTS, push_without, push_suite)?
+        }
     };
-    let broken = arguments.mutant.is_some();
-    Ok(explore(bounds, &bounds.to_string(), broken, arguments.threads, arguments.seconds))
+    Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn explore_fleet(options: FleetOptions) -> anyhow::Result<ExitCode> {
+/// Does what the options say for one kind of world; whether all was as it should be.
+fn run<W: SearchedWorld>(
+    size: impl ExploredSize<W>,
+    options: &SearchOptions,
+    mutants: &[(&str, Safeguard)],
+    without: fn(&str) -> Result<Safeguards, String>,
+    suite: fn() -> Vec<SuiteCase<W>>,
+) -> anyhow::Result<bool> {
     if options.list_mutants {
-        FLEET_MUTANTS.iter().for_each(|(name, _)| println!("{name}"));
-        return Ok(ExitCode::SUCCESS);
+        mutants.iter().for_each(|(name, _)| println!("{name}"));
+        return Ok(true);
+    }
+    if options.suite {
+        return Ok(run_suite(suite(), options));
     }
     let off = options.mutant.as_deref().unwrap_or_default();
-    let bounds = FleetBounds {
-        engines: options.engines,
-        driver_deaths: options.driver_deaths,
-        splits: options.splits,
-        engine_deaths: options.engine_deaths,
-        register_losses: options.register_losses,
-        timeouts: options.timeouts,
-        losses: options.losses,
-        safeguards: fleet_without(off).map_err(anyhow::Error::msg)?,
-        only: options.only.clone().map(|only| &*only.leak()),
+    let only = options.only.clone().map(|only| &*only.leak());
+    let bounds = size.bounds(without(off).map_err(anyhow::Error::msg)?, only);
+    let found = search(bounds, options.threads, options.seconds.map(Duration::from_secs));
+    let right = match options.mutant {
+        Some(_) => !found.broken.is_empty(),
+        None => is_whole(&found),
     };
-    let broken = options.mutant.is_some();
-    Ok(explore(bounds, &bounds.to_string(), broken, options.threads, options.seconds))
+    let case = PrintedCase { world: &bounds.to_string(), expected: only, off };
+    match options.json {
+        true => print_json(case, &found, right),
+        false => print_found(case, &found),
+    }
+    Ok(right)
 }
 
-/// Explores one world, in which an invariant must break or must not.
-fn explore<W>(world: W, name: &str, broken: bool, threads: usize, seconds: Option<u64>) -> ExitCode
-where
-    W: ExploredWorld + Send + Sync + 'static,
-    W::State: std::fmt::Debug + std::hash::Hash + Send + Sync + 'static,
-    W::Action: std::fmt::Debug + Send + Sync,
-{
-    let found = search(world, threads, seconds.map(Duration::from_secs));
-    println!("{}", summary(name, &found));
-    print_findings(&found);
-    let right = match broken {
-        true => !found.broken.is_empty(),
-        false => found.broken.is_empty() && found.exhaustive && found.missed.is_empty(),
-    };
-    if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// Every suite there is.
+fn run_all(options: &SearchOptions) -> bool {
+    let cluster = run_suite(suite(), options);
+    let fleet = run_suite(fleet_suite(), options);
+    let push = run_suite(push_suite(), options);
+    let right = cluster && fleet && push;
+    if !options.json {
+        println!("{}", if right { "all as it should be" } else { "NOT as it should be" });
+    }
+    right
 }
 
 /// Whether all cases are as they should be.
-fn run_suite(threads: usize) -> ExitCode {
+fn run_suite<W: SearchedWorld>(cases: Vec<SuiteCase<W>>, options: &SearchOptions) -> bool {
     let mut right = true;
-    for case in suite() {
+    for case in cases {
         // The first story of one thread is a shortest one.
-        let threads = if case.found.is_some() { 1 } else { threads };
-        let found = search(case.bounds, threads, None);
-        right &= is_right(&case.bounds.to_string(), case.found, case.off, &found);
+        let threads = if case.found.is_some() { 1 } else { options.threads };
+        let found = search(case.bounds, threads, options.seconds.map(Duration::from_secs));
+        right &= is_right(&case, &found, options.json);
     }
-    for case in fleet_suite() {
-        let threads = if case.found.is_some() { 1 } else { threads };
-        let found = search(case.bounds, threads, None);
-        right &= is_right(&case.bounds.to_string(), case.found, case.off, &found);
-    }
-    println!("{}", if right { "all as it should be" } else { "NOT as it should be" });
-    if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    right
 }
 
 /// Prints what was found in one case: whether it is what must be found there.
-fn is_right(name: &str, expected: Option<&str>, off: &str, found: &SearchResult) -> bool {
-    let summary = summary(name, found);
-    let Some(expected) = expected else {
-        println!("{summary}");
-        print_findings(found);
-        return found.broken.is_empty() && found.exhaustive && found.missed.is_empty();
+fn is_right<W: SearchedWorld>(case: &SuiteCase<W>, found: &SearchResult, json: bool) -> bool {
+    let right = match case.found {
+        None => is_whole(found),
+        Some(expected) => found.broken.iter().any(|(invariant, _)| *invariant == expected),
     };
-    let story = found.broken.iter().find(|(invariant, _)| *invariant == expected);
-    let steps = story.map_or(0, |(_, story)| story.lines().count().saturating_sub(1));
-    let how = match story {
-        Some(_) => format!("{expected} broken in {steps} steps"),
-        None => format!("NOT FOUND: {expected}"),
-    };
-    println!("{off}: {how} ({summary})");
-    story.is_some()
+    let world = case.bounds.to_string();
+    let printed = PrintedCase { world: &world, expected: case.found, off: case.off };
+    match (json, case.found) {
+        (true, _) => print_json(printed, found, right),
+        (false, None) => print_found(printed, found),
+        (false, Some(expected)) => print_expected(printed, expected, found),
+    }
+    right
 }
 
-fn summary(name: &str, found: &SearchResult) -> String {
-    format!(
-        "{name}: {} unique states, {} steps, depth {}, {:.1} s, {}",
-        found.unique,
-        found.taken,
-        found.depth,
-        found.time.as_secs_f64(),
-        if found.exhaustive { "exhaustive" } else { "not exhaustive" }
-    )
-}
-
-fn print_findings(found: &SearchResult) {
-    for missed in &found.missed {
-        println!("never seen: {missed}");
-    }
-    for (invariant, story) in &found.broken {
-        println!("{invariant} broken:\n{story}");
-    }
+fn is_whole(found: &SearchResult) -> bool {
+    found.broken.is_empty() && found.exhaustive && found.missed.is_empty()
 }

@@ -4,17 +4,17 @@ use crate::bounds::{Bounds, without};
 
 /// A world, and the invariant that breaks in it: none if the protocol is whole.
 #[derive(Clone, Copy, Debug)]
-pub struct SuiteCase {
+pub struct SuiteCase<W> {
     /// What is explored.
-    pub bounds: Bounds,
+    pub bounds: W,
     /// What must be found.
     pub found: Option<&'static str>,
-    /// The safeguards that are off, as [`without`] has them.
+    /// The safeguards that are off, joined by `+`.
     pub off: &'static str,
 }
 
 /// All that must hold, about a minute on two cores; then what each safeguard is there for, seconds.
-pub fn suite() -> Vec<SuiteCase> {
+pub fn suite() -> Vec<SuiteCase<Bounds>> {
     let three = Bounds::three_workers();
     let quiet = Bounds { expiries: 0, ..three };
     let pair = Bounds { rollouts: 1, ..quiet };

@@ -3,17 +3,7 @@
 use weightcast_protocol::{Safeguard, Safeguards};
 
 use super::FleetBounds;
-
-/// A fleet, and the invariant that breaks in it: none if the protocol is whole.
-#[derive(Clone, Copy, Debug)]
-pub struct FleetCase {
-    /// What is explored.
-    pub bounds: FleetBounds,
-    /// What must be found.
-    pub found: Option<&'static str>,
-    /// The safeguards that are off, as [`fleet_without`] has them.
-    pub off: &'static str,
-}
+use crate::suite::SuiteCase;
 
 /// The safeguards that can be switched off, by what their absence is called.
 pub const FLEET_MUTANTS: [(&str, Safeguard); 10] = [
@@ -38,7 +28,7 @@ pub fn fleet_without(names: &str) -> Result<Safeguards, String> {
 }
 
 /// All that must hold; then what safeguards are there for.
-pub fn fleet_suite() -> Vec<FleetCase> {
+pub fn fleet_suite() -> Vec<SuiteCase<FleetBounds>> {
     let quiet = FleetBounds::quiet();
     let one = FleetBounds { engines: 1, ..quiet };
     let lost = FleetBounds { driver_deaths: 1, ..quiet };
@@ -67,8 +57,8 @@ pub fn fleet_suite() -> Vec<FleetCase> {
     let broken = broken.map(|(off, found, bounds)| {
         let safeguards = fleet_without(off).expect("the names are right");
         let bounds = FleetBounds { safeguards, only: Some(found), ..bounds };
-        FleetCase { bounds, found: Some(found), off }
+        SuiteCase { bounds, found: Some(found), off }
     });
-    let whole = whole.map(|bounds| FleetCase { bounds, found: None, off: "" });
+    let whole = whole.map(|bounds| SuiteCase { bounds, found: None, off: "" });
     whole.into_iter().chain(broken).collect()
 }

@@ -17,7 +17,7 @@ use std::fmt;
 
 use weightcast_protocol::Safeguards;
 
-pub use cases::{FLEET_MUTANTS, FleetCase, fleet_suite, fleet_without};
+pub use cases::{FLEET_MUTANTS, fleet_suite, fleet_without};
 pub use steps::FleetStep;
 pub use world::FleetWorld;
 
