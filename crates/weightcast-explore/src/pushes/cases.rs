@@ -6,7 +6,7 @@ use super::{PushBounds, PushFaults};
 use crate::suite::SuiteCase;
 
 /// The safeguards that can be switched off, by what their absence is called.
-pub const EXPLORED_PUSH_MUTANTS: [(&str, Safeguard); 13] = [
+pub const EXPLORED_PUSH_MUTANTS: [(&str, Safeguard); 14] = [
     ("any_target", Safeguard::OwnTarget),
     ("old_orders", Safeguard::NewestOrder),
     ("closed_counts", Safeguard::OpenGrantsCount),
@@ -18,6 +18,7 @@ pub const EXPLORED_PUSH_MUTANTS: [(&str, Safeguard); 13] = [
     ("routes_redrawn", Safeguard::RoutesKept),
     ("no_push_deadline", Safeguard::PushDeadline),
     ("written_is_ready", Safeguard::ReadyAwaited),
+    ("grants_for_ever", Safeguard::GrantsEnd),
     ("lost_kept", Safeguard::LostMoved),
     ("slow_kept", Safeguard::SlowMoved),
 ];

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::push::{
-    PushConfig, PushDriver, PushInput, PushNumber, PushOutput, PushParcel, SendRefusal,
+    PushConfig, PushDriver, PushInput, PushNumber, PushOutput, PushParcel, PushReport, SendRefusal,
     SendRefused, SenderId, TargetId, TargetNeeds,
 };
 use weightcast_protocol::{Span, Time};
@@ -30,6 +30,7 @@ impl PushState {
             now: Time(0),
             alive: true,
             followed: false,
+            heard: BTreeMap::new(),
             joined: BTreeMap::new(),
             holders,
             buried: BTreeSet::new(),
@@ -68,6 +69,15 @@ impl PushState {
     pub(super) fn tell_of_death(&mut self, driver: usize, sender: usize) {
         self.drivers[driver].change(|it| it.buried.insert(sender));
         self.drive(driver, Some(PushInput::SenderLost { sender: sender_id(sender) }));
+    }
+
+    /// A target's word reaches its driver.
+    pub(super) fn hear_report(&mut self, driver: usize, report: PushReport) {
+        self.drivers[driver].change(|it| {
+            let newest = it.heard.entry(report.target).or_default();
+            *newest = report.sequence.max(*newest);
+        });
+        self.drive(driver, Some(PushInput::Reported(report)));
     }
 
     /// A sender's refusal reaches its driver.

@@ -38,7 +38,7 @@ impl PushState {
             TargetEnd::Superseded => driver + 1 < self.drivers.len(),
             TargetEnd::NoHolder => !holders.any(|sender| self.holds(sender, version)),
             TargetEnd::Differs => spent.flips > 1,
-            TargetEnd::Cancelled => false,
+            TargetEnd::Cancelled => spent.cancels > 0,
             // One lost word is made good by a reminder.
             TargetEnd::Silent | TargetEnd::Deadline | TargetEnd::GaveUp => {
                 let unstruck = |sender| self.holds(sender, version) && !self.senders[sender].struck;

@@ -147,6 +147,7 @@ pub(super) fn properties() -> Vec<Property<PushBounds>> {
         "what was written is not the version" if |it| it.faults.flips > 0;
         "a push ended, since its target died" if |it| it.faults.target_deaths > 0;
         "a push ended, since its target slept" if |it| it.faults.sleeps > 0;
+        "a push was cancelled" if |it| it.faults.cancels > 0;
         "a push ended, since its target left" if |it| it.faults.leaves > 0;
         "a push ended, since its target heard no driver" if |it| it.faults.timeouts > 0;
         "a sender no longer held the version" if |it| it.faults.moves_on > 0;

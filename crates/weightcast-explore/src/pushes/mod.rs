@@ -8,8 +8,8 @@
 //! as nothing else can happen, as often as there is one. So a driver that waits for a lost word reminds, and a target that
 //! no driver speaks to comes to the end of its lease.
 //!
-//! Reading order: this file (the size of a push), `parts` and `world` (a state), `driving`, `filling`, `sending`, `faults`
-//! (what becomes of a step), `steps` (what can happen), `taking`, `invariants`, `ends` (what pushes say of themselves),
+//! Reading order: this file (the size of a push), `parts` and `world` (a state), `driving`, `filling`, `sending`, `faults`,
+//! `forgetting` (what becomes of a step), `steps` (what can happen), `taking`, `invariants`, `ends` (what pushes say of themselves),
 //! `telling`, `cases`.
 
 mod cases;
@@ -17,6 +17,7 @@ mod driving;
 mod ends;
 mod faults;
 mod filling;
+mod forgetting;
 mod invariants;
 mod parts;
 mod sending;
@@ -66,6 +67,9 @@ pub struct PushFaults {
     /// Targets that leave
     #[arg(long, default_value_t = 0)]
     pub leaves: u32,
+    /// Pushes that their caller does not want any more
+    #[arg(long, default_value_t = 0)]
+    pub cancels: u32,
     /// Words that are lost
     #[arg(long, default_value_t = 0)]
     pub losses: u32,
@@ -131,6 +135,7 @@ impl fmt::Display for PushBounds {
             (it.target_deaths, "deaths of a target"),
             (it.sleeps, "sleeps of a target"),
             (it.leaves, "targets that leave"),
+            (it.cancels, "pushes that are cancelled"),
             (it.losses, "lost words"),
             (it.repeats, "repeated words"),
             (it.timeouts, "early timers"),

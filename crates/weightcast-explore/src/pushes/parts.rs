@@ -22,6 +22,8 @@ pub(super) struct DrivingPush {
     pub(super) alive: bool,
     /// Has a successor.
     pub(super) followed: bool,
+    /// The count of the newest word that each target was heard to say.
+    pub(super) heard: BTreeMap<TargetId, u64>,
     /// Targets that have joined, and when.
     pub(super) joined: BTreeMap<TargetId, Time>,
     /// Places of the senders of which the driver was ever told that they hold its version.

@@ -59,6 +59,8 @@ pub enum PushStep {
     Wake(usize),
     /// A target leaves a driver's push.
     Leave(usize, usize),
+    /// The caller of a driver does not want its push any more.
+    Cancel(usize),
 }
 
 /// Steps that come by themselves, and steps that may come or not.
@@ -199,6 +201,7 @@ impl PushBounds {
         let open = it.open();
         let dies = !it.followed && spent.driver_deaths < most.driver_deaths;
         steps.fault(dies, PushStep::DriverDies(driver));
+        steps.fault(spent.cancels < most.cancels, PushStep::Cancel(driver));
         for (target, at) in state.targets.iter().enumerate() {
             let there = at.alive && !at.asleep && !at.left;
             steps.sure(there && !it.joined.contains_key(&at.id), PushStep::Join(driver, target));

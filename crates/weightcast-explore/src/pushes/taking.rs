@@ -42,6 +42,7 @@ impl PushState {
             PushStep::TargetDies(_) => &mut spent.target_deaths,
             PushStep::Sleep(_) => &mut spent.sleeps,
             PushStep::Leave(..) => &mut spent.leaves,
+            PushStep::Cancel(_) => &mut spent.cancels,
             _ => return,
         };
         *count += 1;
@@ -81,15 +82,14 @@ impl PushState {
             PushStep::Sleep(target) => self.sleep(target),
             PushStep::Wake(target) => self.wake(target),
             PushStep::Leave(driver, target) => self.leave(driver, target),
+            PushStep::Cancel(driver) => self.drive(driver, Some(PushInput::Cancel)),
         }
     }
 
     fn arrive(&mut self, wire: PushWire) {
         match wire {
             PushWire::Order(order) => self.hear_order(order),
-            PushWire::Report { driver, report } => {
-                self.drive(driver as usize - 1, Some(PushInput::Reported(report)));
-            }
+            PushWire::Report { driver, report } => self.hear_report(driver as usize - 1, report),
             PushWire::Grant(grant) => self.hear_grant(grant),
             PushWire::Word(word) => self.hear_word(&word),
             PushWire::Refusal(refused) => self.hear_refusal(refused),

@@ -70,6 +70,7 @@ impl ExploredWorld for PushBounds {
             }
             PushStep::Sleep(at) => format!("{} gives its memory away", target(at)),
             PushStep::Wake(at) => format!("{} has memory again", target(at)),
+            PushStep::Cancel(at) => format!("the push of {} is cancelled", by(at)),
             PushStep::Leave(driver, at) => {
                 format!("{} leaves the push of {}", target(at), by(driver))
             }

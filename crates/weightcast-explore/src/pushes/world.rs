@@ -8,7 +8,7 @@ use weightcast_protocol::server::Violation;
 use weightcast_protocol::{Epoch, Generation, Time, Version};
 
 use super::parts::{
-    DrivingPush, FilledTarget, PushWire, TORN, WritingSender, place_of_sender, sender_id, target_id,
+    DrivingPush, FilledTarget, PushWire, TORN, WritingSender, sender_id, target_id,
 };
 use super::{PushBounds, PushFaults};
 use crate::hashed::Hashed;
@@ -75,23 +75,6 @@ impl PushState {
         if let Err(violation) = valid {
             self.breaks(violation.invariant, || violation.detail);
         }
-    }
-
-    /// Forgets what nobody would hear any more: words to drivers that have died or whose push is over, and to senders that
-    /// have died.
-    pub(super) fn forget_unheard(&mut self) {
-        let (drivers, senders) = (&self.drivers, &self.senders);
-        let acts = |number: u64| {
-            // A target that has heard no order yet speaks to nobody.
-            let driver = (number as usize).checked_sub(1).map(|driver| &drivers[driver]);
-            driver.is_some_and(|driver| driver.alive && driver.machine.is_some())
-        };
-        self.wires.retain(|_, wire| match &**wire {
-            PushWire::Report { driver, .. } => acts(*driver),
-            PushWire::Refusal(refused) => acts(refused.push.driver),
-            PushWire::Grant(grant) => senders[place_of_sender(grant.sender)].alive,
-            PushWire::Order(_) | PushWire::Word(_) | PushWire::Write(_) => true,
-        });
     }
 }
 
