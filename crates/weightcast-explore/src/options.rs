@@ -141,6 +141,9 @@ pub(crate) struct PushSize {
     /// Parcels of each target
     #[arg(long, default_value_t = 1)]
     parcels: u32,
+    /// Successors push the same version again, not the next one
+    #[arg(long)]
+    again: bool,
     /// What may go wrong.
     #[command(flatten)]
     faults: PushFaults,
@@ -193,7 +196,7 @@ impl ExploredSize<FleetBounds> for FleetSize {
 
 impl ExploredSize<PushBounds> for PushSize {
     fn bounds(self, safeguards: Safeguards, only: Option<&'static str>) -> PushBounds {
-        let Self { targets, senders, parcels, faults } = self;
-        PushBounds { targets, senders, parcels, faults, safeguards, only }
+        let Self { targets, senders, parcels, again, faults } = self;
+        PushBounds { targets, senders, parcels, again, faults, safeguards, only }
     }
 }

@@ -22,11 +22,11 @@ type RoutesNow = BTreeMap<TargetId, BTreeMap<u32, SenderId>>;
 impl PushState {
     /// A driver starts to push its version, which some senders hold.
     pub(super) fn start_driver(&mut self, bounds: &PushBounds) {
-        let number = self.drivers.len() as u64 + 1;
-        let holds = |place: &usize| self.holds(*place, number);
+        let driver = self.drivers.len();
+        let holds = |place: &usize| self.holds(*place, bounds.version_of(driver));
         let holders = (0..self.senders.len()).filter(holds).collect();
         let state = DrivingPush {
-            machine: Some(PushDriver::new(config(number, bounds))),
+            machine: Some(PushDriver::new(config(driver, bounds))),
             now: Time(0),
             alive: true,
             followed: false,
@@ -148,10 +148,10 @@ fn routes_now(machine: &PushDriver) -> RoutesNow {
     machine.open().filter_map(routes).collect()
 }
 
-fn config(number: u64, bounds: &PushBounds) -> PushConfig {
+fn config(driver: usize, bounds: &PushBounds) -> PushConfig {
     PushConfig {
-        push: PushNumber { driver: number, number: 1 },
-        version: version(number),
+        push: PushNumber { driver: driver as u64 + 1, number: 1 },
+        version: version(bounds.version_of(driver)),
         deadline: DEADLINE,
         silence: Span::from_secs(3),
         patience: Span::from_secs(2),

@@ -74,7 +74,8 @@ impl PushState {
     /// A target dies, with its memory.
     pub(super) fn kill_target(&mut self, target: usize) {
         self.targets[target].change(|it| {
-            (it.alive, it.serves, it.pausing, it.compared) = (false, None, false, None);
+            (it.alive, it.serves, it.pausing) = (false, None, false);
+            it.compared.clear();
             it.port.clear();
         });
     }

@@ -52,9 +52,9 @@ impl PushState {
         self.obey_target(place);
     }
 
-    pub(super) fn tell_of_comparison(&mut self, place: usize) {
+    pub(super) fn tell_of_comparison(&mut self, place: usize, generation: Generation) {
         self.targets[place].change(|it| {
-            let (generation, differing) = it.compared.take().expect("it has compared");
+            let differing = it.compared.remove(&generation).expect("it has compared");
             it.machine.handle_verified(generation, &differing);
         });
         self.obey_target(place);
@@ -114,7 +114,7 @@ impl PushState {
         if !differing.is_empty() {
             self.sees("what was written is not the version");
         }
-        self.targets[place].change(|it| it.compared = Some((generation, differing)));
+        self.targets[place].change(|it| it.compared.insert(generation, differing));
     }
 
     /// A write arrives at the data port of whoever lives there, and is answered.

@@ -6,7 +6,7 @@ use weightcast_protocol::push::{
 };
 
 use super::PushBounds;
-use super::parts::{PushWrite, TORN, sender_id};
+use super::parts::{DrivingPush, PushWrite, TORN, sender_id};
 use super::world::PushState;
 
 impl PushState {
@@ -82,7 +82,9 @@ impl PushState {
 
     /// P5: when nothing more can happen, every push of a driver that lives is over, and no target is half filled.
     fn is_stuck(&self, bounds: &PushBounds) -> bool {
-        let over = self.drivers.iter().all(|it| !it.alive || it.machine.is_none());
+        // A push that no target has joined waits for one.
+        let done = |it: &DrivingPush| it.machine.is_none() || it.joined.is_empty();
+        let over = self.drivers.iter().all(|it| !it.alive || done(it));
         let filled = |state| !matches!(state, TargetState::Pausing | TargetState::Filling);
         let settled = |state| filled(state) && state != TargetState::Verifying;
         let mut living = self.targets.iter().filter(|it| it.alive);
@@ -132,7 +134,7 @@ pub(super) fn properties() -> Vec<Property<PushBounds>> {
             state.all_serve(1)
         }),
         Property::sometimes("all serve version 2", |bounds: &PushBounds, state: &PushState| {
-            bounds.successors() == 0 || state.all_serve(2)
+            bounds.again || bounds.successors() == 0 || state.all_serve(2)
         }),
     ]);
     properties.extend(sometimes![

@@ -90,6 +90,8 @@ pub struct PushBounds {
     pub senders: u32,
     /// Parcels of each target, of one write each.
     pub parcels: u32,
+    /// Whether successors push the same version again, instead of the next one.
+    pub again: bool,
     /// What may go wrong.
     pub faults: PushFaults,
     /// Safeguards switched off.
@@ -105,10 +107,16 @@ impl PushBounds {
             targets: 1,
             senders: 1,
             parcels: 1,
+            again: false,
             faults: PushFaults::default(),
             safeguards: Safeguards::default(),
             only: None,
         }
+    }
+
+    /// The number of the version that a driver pushes, by its place.
+    fn version_of(&self, driver: usize) -> u64 {
+        if self.again { 1 } else { driver as u64 + 1 }
     }
 
     /// The same with these faults.
@@ -123,6 +131,9 @@ impl fmt::Display for PushBounds {
         write!(f, "a push to {}", count(self.targets, "target"))?;
         write!(f, " by {}", count(self.senders, "sender"))?;
         write!(f, " of {}", count(self.parcels, "parcel"))?;
+        if self.again {
+            write!(f, ", and again")?;
+        }
         let it = self.faults;
         let faults = [
             (it.driver_deaths, "deaths of a driver"),

@@ -49,8 +49,8 @@ pub(super) struct FilledTarget {
     pub(super) serves: Option<u64>,
     /// It is about to stop serving.
     pub(super) pausing: bool,
-    /// What a comparison has found, of which the machine does not know yet.
-    pub(super) compared: Option<(Generation, BTreeSet<u32>)>,
+    /// What comparisons have found of which the machine does not know yet.
+    pub(super) compared: BTreeMap<Generation, BTreeSet<u32>>,
     /// The newest order that arrived.
     pub(super) heard: (PushNumber, u64),
     /// Pushes after which the target was ready.

@@ -59,7 +59,7 @@ impl PushState {
             PushStep::GiveUp(hash) => self.give_up(hash),
             PushStep::Flip(hash) => self.flip(hash),
             PushStep::Pause(target) => self.pause(target),
-            PushStep::Compare(target) => self.tell_of_comparison(target),
+            PushStep::Compare(target, generation) => self.tell_of_comparison(target, generation),
             PushStep::Write(sender, job) => self.write(sender, job),
             PushStep::DriverTimer(driver, _) => self.time_out_driver(driver),
             PushStep::TargetTimer(target, _) => self.time_out_target(target),

@@ -31,7 +31,9 @@ impl ExploredWorld for PushBounds {
             PushStep::GiveUp(hash) => format!("its sender gives up {}", wire(hash)),
             PushStep::Flip(hash) => format!("a bit flips in {}", wire(hash)),
             PushStep::Pause(at) => format!("{} has stopped serving", target(at)),
-            PushStep::Compare(at) => format!("{} hears what its comparison has found", target(at)),
+            PushStep::Compare(at, _) => {
+                format!("{} hears what its comparison has found", target(at))
+            }
             PushStep::Write(at, job) => {
                 let grant = &before.senders[at].jobs[job].grant;
                 format!("{} writes at {} under grant {}", sender(at), grant.target, grant.number)

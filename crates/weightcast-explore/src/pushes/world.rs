@@ -92,7 +92,7 @@ impl FilledTarget {
             memory: vec![TORN; bounds.parcels as usize],
             serves: None,
             pausing: false,
-            compared: None,
+            compared: BTreeMap::new(),
             heard: Default::default(),
             ready: BTreeSet::new(),
             struck: false,

@@ -1,6 +1,8 @@
 //! What can happen next to a push.
 
-use weightcast_protocol::push::PushDriver;
+mod drivers;
+
+use weightcast_protocol::Generation;
 
 use super::PushBounds;
 use super::parts::{PushWire, TORN, place_of, place_of_sender};
@@ -21,8 +23,8 @@ pub enum PushStep {
     Flip(u64),
     /// A target has stopped serving.
     Pause(usize),
-    /// A target hears what its comparison has found.
-    Compare(usize),
+    /// A target hears what the comparison of a generation has found.
+    Compare(usize, Generation),
     /// A sender sends the next write of a job.
     Write(usize, usize),
     /// A driver's next timer goes off; whether early.
@@ -153,7 +155,8 @@ impl PushBounds {
         let (spent, most) = (state.spent, self.faults);
         for (target, it) in state.targets.iter().enumerate() {
             steps.sure(it.pausing, PushStep::Pause(target));
-            steps.sure(it.compared.is_some(), PushStep::Compare(target));
+            let compared = it.compared.keys();
+            steps.sure.extend(compared.map(|of| PushStep::Compare(target, *of)));
             steps.sure(!it.alive, PushStep::TargetStarts(target));
             steps.sure(it.alive && it.asleep, PushStep::Wake(target));
             let dies = it.alive && spent.target_deaths < most.target_deaths;
@@ -176,77 +179,5 @@ impl PushBounds {
             steps.sure.extend(jobs.map(|(job, _)| PushStep::Write(sender, job)));
             self.moves_on(state, sender, steps);
         }
-    }
-
-    /// Senders come to hold what the newest driver pushes, or its successor will.
-    fn moves_on(&self, state: &PushState, sender: usize, steps: &mut PossibleSteps) {
-        let (spent, most) = (state.spent, self.faults);
-        let drivers = state.drivers.len() as u64;
-        let dead = state.drivers.last().is_some_and(|newest| !newest.alive);
-        let upcoming = drivers + u64::from(dead || spent.splits < most.splits);
-        let memory = state.senders[sender].memory;
-        let needed = memory < drivers || (dead && memory < upcoming);
-        steps.sure(needed, PushStep::MoveOn(sender, false));
-        steps.fault(!needed && memory < upcoming, PushStep::MoveOn(sender, false));
-        let early = memory == upcoming && spent.moves_on < most.moves_on;
-        steps.fault(early, PushStep::MoveOn(sender, true));
-    }
-
-    fn at_driver(&self, state: &PushState, driver: usize, steps: &mut PossibleSteps) {
-        let (spent, most) = (state.spent, self.faults);
-        let it = &state.drivers[driver];
-        if !it.alive || it.machine.is_none() {
-            return;
-        }
-        let open = it.open();
-        let dies = !it.followed && spent.driver_deaths < most.driver_deaths;
-        steps.fault(dies, PushStep::DriverDies(driver));
-        steps.fault(spent.cancels < most.cancels, PushStep::Cancel(driver));
-        for (target, at) in state.targets.iter().enumerate() {
-            let there = at.alive && !at.asleep && !at.left;
-            steps.sure(there && !it.joined.contains_key(&at.id), PushStep::Join(driver, target));
-            let leaves = open.contains(&at.id) && there && spent.leaves < most.leaves;
-            steps.fault(leaves, PushStep::Leave(driver, target));
-            let gone = open.iter().any(|id| place_of(*id) == target && (*id != at.id || !at.alive));
-            steps.sure(gone, PushStep::LearnTarget(driver, target));
-        }
-        for (sender, at) in state.senders.iter().enumerate() {
-            let known = it.holders.contains(&sender);
-            let dead = known && !at.alive && !it.buried.contains(&sender);
-            steps.sure(dead, PushStep::LearnSender(driver, sender));
-            let holds = state.holds(sender, driver as u64 + 1);
-            steps.sure(holds && !known, PushStep::LearnHolder(driver, sender));
-        }
-    }
-
-    fn of_successors(&self, state: &PushState, steps: &mut PossibleSteps) {
-        let next = state.drivers.len() as u64 + 1;
-        let newest = state.drivers.last().expect("there is a first one");
-        let held = (0..state.senders.len()).any(|sender| state.holds(sender, next));
-        steps.sure(held && !newest.alive, PushStep::DriverComes);
-        let splits = newest.alive && state.spent.splits < self.faults.splits;
-        steps.fault(held && splits, PushStep::DriverComes);
-    }
-
-    fn timers(&self, state: &PushState, early: bool, steps: &mut PossibleSteps) {
-        for (driver, it) in state.drivers.iter().enumerate().filter(|(_, it)| it.alive) {
-            let due = it.machine.as_ref().and_then(PushDriver::next_timeout);
-            steps.sure(due.is_some(), PushStep::DriverTimer(driver, early));
-        }
-        for (target, it) in state.targets.iter().enumerate().filter(|(_, it)| it.alive) {
-            // While a driver speaks to the target, its words come before the lease is over.
-            let due = it.machine.next_timeout().is_some() && (early || state.is_deserted(target));
-            steps.sure(due, PushStep::TargetTimer(target, early));
-        }
-    }
-}
-
-impl PushState {
-    /// Whether the driver that a target has heard has died, or is done there.
-    fn is_deserted(&self, target: usize) -> bool {
-        let it = &self.targets[target];
-        let heard = (it.heard.0.driver as usize).checked_sub(1);
-        let driver = heard.map(|driver| &self.drivers[driver]).filter(|driver| driver.alive);
-        driver.is_none_or(|driver| !driver.open().contains(&it.id))
     }
 }
