@@ -13,8 +13,9 @@ use super::parts::{DrivingPush, PushWire, sender_id};
 use super::world::{PushState, version};
 use crate::hashed::Hashed;
 
-/// How long a target may take: two reminders and a little more.
-pub(super) const DEADLINE: Span = Span::from_secs(5);
+/// How long a target may take: reminders come every 2 s, so a sender that brings nothing for 4 s can be found out, and one
+/// lost word be made good.
+pub(super) const DEADLINE: Span = Span::from_secs(8);
 
 /// Routes of each target at which a push is not over.
 type RoutesNow = BTreeMap<TargetId, BTreeMap<u32, SenderId>>;
@@ -153,8 +154,8 @@ fn config(driver: usize, bounds: &PushBounds) -> PushConfig {
         push: PushNumber { driver: driver as u64 + 1, number: 1 },
         version: version(bounds.version_of(driver)),
         deadline: DEADLINE,
-        silence: Span::from_secs(3),
-        patience: Span::from_secs(2),
+        silence: Span::from_secs(5),
+        patience: Span::from_secs(4),
         lease: Span::from_secs(4),
         ask_every: Span::from_secs(2),
         moves: 2,
