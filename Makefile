@@ -102,7 +102,7 @@ fix: $(VENV)/tools ## Format and apply what clippy and ruff can mend
 bench: ## Measure transfers against the limits of this machine
 	cargo run --locked --release --quiet -p weightcast-bench -- transfer
 
-model: ## Explore every order of events of small clusters, some minutes
+model: ## Explore every order of events of small clusters, fleets and pushes, some minutes
 	cargo run --locked --release --quiet -p weightcast-explore -- --suite --threads 2
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)

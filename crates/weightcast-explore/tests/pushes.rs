@@ -17,7 +17,7 @@ fn holds(bounds: PushBounds, least: usize) -> SearchResult {
 
 #[test]
 fn without_faults_every_state_of_a_push_is_right() {
-    holds(PushBounds::quiet(), 15);
+    holds(PushBounds::quiet(), 10);
     holds(PushBounds { senders: 2, parcels: 2, ..PushBounds::quiet() }, 40);
 }
 
