@@ -26,7 +26,13 @@ impl PushState {
     }
 
     /// Whether a push may end so at a target, as the world has gone.
-    fn is_excused(&self, driver: usize, target: TargetId, version: u64, end: TargetEnd) -> bool {
+    pub(super) fn is_excused(
+        &self,
+        driver: usize,
+        target: TargetId,
+        version: u64,
+        end: TargetEnd,
+    ) -> bool {
         let (it, spent) = (&self.targets[place_of(target)], self.spent);
         let gone = it.id != target || !it.alive;
         let mut holders = self.drivers[driver].holders.iter().copied();

@@ -24,6 +24,8 @@ mod sending;
 mod steps;
 mod taking;
 mod telling;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use std::fmt;

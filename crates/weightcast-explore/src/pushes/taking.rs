@@ -86,7 +86,7 @@ impl PushState {
         }
     }
 
-    fn arrive(&mut self, wire: PushWire) {
+    pub(super) fn arrive(&mut self, wire: PushWire) {
         match wire {
             PushWire::Order(order) => self.hear_order(order),
             PushWire::Report { driver, report } => self.hear_report(driver as usize - 1, report),
