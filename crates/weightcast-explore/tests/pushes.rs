@@ -18,6 +18,7 @@ fn holds(bounds: PushBounds, least: usize) -> SearchResult {
 #[test]
 fn without_faults_every_state_of_a_push_is_right() {
     holds(PushBounds::quiet(), 10);
+    holds(PushBounds { parcels: 2, ..PushBounds::quiet() }, 20);
     holds(PushBounds { senders: 2, parcels: 2, ..PushBounds::quiet() }, 40);
 }
 
@@ -42,6 +43,16 @@ fn each_fault_alone_leaves_every_state_right() {
     for faults in faults {
         holds(PushBounds::quiet().with(faults), 30);
     }
+}
+
+#[test]
+fn a_target_whose_dismissal_is_lost_closes_its_grants_by_itself() {
+    holds(PushBounds::quiet().with(PushFaults { cancels: 1, losses: 1, ..none() }), 100);
+}
+
+#[test]
+fn a_comparison_of_an_earlier_push_says_nothing_of_a_later_one() {
+    holds(PushBounds::quiet().with(PushFaults { splits: 1, flips: 1, ..none() }), 1_000);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub fn push_suite() -> Vec<SuiteCase<PushBounds>> {
     whole.chain(broken()).collect()
 }
 
-fn whole() -> [PushBounds; 12] {
+fn whole() -> [PushBounds; 13] {
     let (none, one) = (PushFaults::default(), PushBounds::quiet());
     let (two, pair) = (PushBounds { senders: 2, ..one }, PushBounds { targets: 2, ..one });
     let (late, again) = (PushFaults { late_writes: 1, ..none }, PushBounds { again: true, ..one });
@@ -60,6 +60,7 @@ fn whole() -> [PushBounds; 12] {
         one.with(PushFaults { target_deaths: 1, losses: 1, ..late }),
         one.with(PushFaults { splits: 1, repeats: 1, ..late }),
         again.with(PushFaults { splits: 1, repeats: 1, ..late }),
+        one.with(PushFaults { splits: 1, flips: 1, ..none }),
         pair.with(PushFaults { driver_deaths: 1, ..none }),
     ]
 }

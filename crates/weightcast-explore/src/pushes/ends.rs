@@ -38,7 +38,7 @@ impl PushState {
         let mut holders = self.drivers[driver].holders.iter().copied();
         match end {
             TargetEnd::Ready => true,
-            TargetEnd::Left => it.left,
+            TargetEnd::Left => gone || it.left,
             TargetEnd::Lost => gone,
             TargetEnd::Asleep => gone || it.struck,
             TargetEnd::Superseded => driver + 1 < self.drivers.len(),
