@@ -190,6 +190,19 @@ fn who_starts_or_wakes_is_verified_before_it_is_resumed() {
     assert_eq!(gate.report().held, None, "it has no version");
 }
 
+/// An engine that is behind its fleet has no version that it may go back to, whatever it could go back to before.
+#[test]
+fn each_update_says_anew_what_an_engine_may_go_back_to() {
+    let mut gate = serving();
+    let mut offered = |number, old| {
+        let order = StepOrder { old, ..order(Negotiate, number, InstallMeans::Staged) };
+        assert_eq!(take(&mut gate, order), Some(StepAnswer::Done));
+        gate.report().old
+    };
+    assert_eq!(offered(1, Some(version(1))), Some(version(1)));
+    assert_eq!(offered(2, None), None);
+}
+
 /// An order that waited for an engine's address may reach another process there.
 #[test]
 fn an_order_for_another_life_has_no_effect() {

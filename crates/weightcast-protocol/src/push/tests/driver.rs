@@ -166,6 +166,10 @@ fn a_sender_without_the_version_counts_as_lost() {
     assert_eq!(rig.routed(), [1, 1, 2], "of another push");
     rig.give(PushInput::Refused(of(PUSH)));
     assert_eq!(rig.routed(), [2, 2, 2]);
+    let mut rig = PushRig::filling();
+    let of = SendRefused { grant: 2, sender: SenderId(2), ..of(PUSH) };
+    rig.give(PushInput::Refused(of));
+    assert_eq!((rig.end(), rig.outcome().unheld), (TargetEnd::NoHolder, parcels(&[2])), "at once");
 }
 
 #[test]
@@ -284,6 +288,9 @@ fn a_cancelled_push_is_over_at_once() {
     rig.give(PushInput::Cancel);
     assert_eq!(rig.end(), TargetEnd::Cancelled);
     assert_eq!(rig.outcome().missing.len(), 2);
+    let last = rig.orders.last().unwrap();
+    assert_eq!(last.command, PushCommand::Dismiss);
+    assert!(last.revision > rig.orders[0].revision, "the target would take it for the same order");
     rig.give(PushInput::Joins(vec![needs(8, &[(1, &[1])])]));
     rig.report(state(TargetState::Ready));
     assert_eq!(rig.end(), TargetEnd::Cancelled);
