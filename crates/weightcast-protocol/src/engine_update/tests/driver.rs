@@ -285,6 +285,9 @@ fn what_a_lost_driver_has_left_is_ended_also_for_a_caller_that_cancels() {
     let mut driver = FleetDriver::new(config(2));
     assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Cancelled));
     assert_eq!(rig.serve(), [Some(version(1)); 2]);
+    rig.cancel_at = None;
+    assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Done));
+    assert_eq!(rig.serve(), [Some(version(2)); 2], "what was cancelled is over");
 }
 
 /// One engine of the fleet serves the new version, so it was committed.
