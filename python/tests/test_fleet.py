@@ -420,6 +420,20 @@ def test_the_end_of_a_lost_trainers_update_is_none_of_the_next_one(job, fleet_of
     assert fleet_of(engines).bring(None).end is None
 
 
+def test_an_update_that_is_interrupted_is_not_taken_for_the_next_one(job, fleet_of, monkeypatch) -> None:
+    def interrupted(report) -> None:
+        raise KeyboardInterrupt
+
+    engines = [Engine(job) for _ in range(2)]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fleet, "_wait", interrupted)
+        fleet.update(version(2))
+    fleet.update(version(3))
+    assert [engine.serves() for engine in engines] == [3, 3]
+
+
 def test_an_engine_that_stands_still_already_goes_on_if_the_update_comes_to_nothing(job, fleet_of) -> None:
     """Its workers know nothing of that."""
     engines = [Engine(job) for _ in range(2)]

@@ -300,6 +300,20 @@ def test_a_slot_is_filled_again_when_its_transfers_are_over_also_by_the_next_cou
         slots.transferred("s")
 
 
+def test_a_slot_whose_filling_has_failed_is_free_for_the_next_course() -> None:
+    slots = Slots()
+    for fails in (True, False):
+        course = Course([Item("a", slot="s", transfers=1)], budget=9, slots=slots)
+        course.next_gather()
+        course.gathered(0)
+        course.next_transform()
+        course.transformed(0, 0)
+        assert course.next_send() == 0
+        if fails:
+            course.fail(0, Stage.SEND, RuntimeError("it fails"))
+            assert course.over
+
+
 def test_what_is_reported_out_of_turn_is_refused() -> None:
     course = Course([Item("a", slot=0)], budget=1)
     for report in (lambda: course.gathered(0), lambda: course.transformed(0, 0), lambda: course.sent(0)):
