@@ -155,6 +155,7 @@ fn an_engine_that_dies_is_gone_whatever_it_did() {
         rig.give(UpdateInput::Lost);
         let outcome = rig.outcome.expect("it ends at once");
         assert_eq!((outcome.state, outcome.serving), (EngineState::Gone, false));
+        assert!(rig.order.is_none(), "nobody sends the order again");
     }
 }
 
@@ -270,6 +271,7 @@ fn an_update_ends_where_another_life_answers() {
     rig.answer(1, StepAnswer::Failed(StepFailure::OtherLife));
     let outcome = rig.outcome.expect("it ends at once");
     assert_eq!((outcome.state, outcome.serving), (EngineState::Gone, false));
+    assert!(rig.order.is_none(), "nobody sends the order again");
     // The same where workers of two lives answer a question.
     let config = UpdateConfig { life: None, ..config() };
     let mut rig = UpdateRig::of(EngineUpdate::ask(config, Time(0)));
