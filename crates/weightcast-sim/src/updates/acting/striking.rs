@@ -7,8 +7,9 @@ use crate::updates::options::UpdateFault;
 use crate::updates::parts::queue::UpdateEvent;
 use crate::updates::world::{ROUTING_LEASE, UpdateWorld};
 
-/// A supervisor takes so long to start an engine again.
+/// A supervisor takes so long to start an engine again, and whoever looks for the dead takes longer.
 const AT_ONCE: Span = Span::from_millis(50);
+const LONGER: Span = Span::from_millis(400);
 
 impl UpdateWorld {
     /// A fault strikes; its victim is drawn.
@@ -20,7 +21,7 @@ impl UpdateWorld {
         self.tell(|| format!("fault: {} (engine {engine}, {span})", kind.name()));
         match kind {
             UpdateFault::EngineDies => self.kill_engine(engine, span),
-            UpdateFault::EngineRestarts => self.kill_engine(engine, AT_ONCE),
+            UpdateFault::EngineRestarts => self.end_engine(engine, AT_ONCE, LONGER),
             UpdateFault::JobDies | UpdateFault::EnginesDie | UpdateFault::CancelledLate => {
                 self.doom = Some((kind, span));
             }
@@ -97,12 +98,17 @@ impl UpdateWorld {
         self.routing = RoutingTable::new(ROUTING_LEASE, self.options.safeguards);
     }
 
+    /// An engine dies, and is started again after so long.
     fn kill_engine(&mut self, engine: usize, span: Span) {
-        let known = if span == AT_ONCE { 400 } else { self.rng.below(400) };
+        let noticed = Span::from_millis(self.rng.below(400));
+        self.end_engine(engine, span, noticed);
+    }
+
+    fn end_engine(&mut self, engine: usize, span: Span, noticed: Span) {
         let victim = &mut self.engines[engine];
         if victim.alive {
             (victim.alive, victim.upset_at) = (false, self.now);
-            victim.dead_known = self.now + Span::from_millis(known);
+            victim.dead_known = self.now + noticed;
             self.plan_in(span, UpdateEvent::EngineStarts(engine));
         }
     }
