@@ -491,11 +491,9 @@ def test_what_calls_have_changed_is_told_to_the_driver(job, fleet_of) -> None:
     assert [engine.serves() for engine in engines] == [2, 2]
 
 
-def test_an_order_for_what_an_engine_was_has_no_effect(job) -> None:
-    orders = Engine(job).ranks[0][1]
-    life = orders.report()["life"]
-    orders.renew()
-    late = {
+def pause(life: int) -> dict:
+    """An order to an engine of this life, to stand still."""
+    return {
         "attempt": {"driver": 2**40, "round": 1, "by_itself": False, "number": 1},
         "life": life,
         "step": "Pause",
@@ -506,9 +504,26 @@ def test_an_order_for_what_an_engine_was_has_no_effect(job) -> None:
         "deadline": 10**9,
         "transaction": None,
     }
+
+
+def test_an_order_for_what_an_engine_was_has_no_effect(job) -> None:
+    orders = Engine(job).ranks[0][1]
+    late = pause(orders.report()["life"])
+    orders.renew()
     (answer,) = orders.order(late)["answers"]
     assert answer["answer"] == {"Failed": "OtherLife"}
-    assert orders.order(late | {"life": orders.report()["life"]})["perform"] == late["attempt"]
+    assert orders.order(pause(orders.report()["life"]))["perform"] == late["attempt"]
+
+
+def test_a_step_of_the_engine_is_not_taken_once_a_newer_driver_was_heard(job) -> None:
+    orders = Engine(job).ranks[0][1]
+    former = pause(orders.report()["life"])
+    assert orders.order(former)["perform"] == former["attempt"]
+    newer = former | {"step": "Inspect", "attempt": former["attempt"] | {"driver": 2**41}}
+    assert orders.order(newer)["perform"] is None
+    again = orders.order(former)
+    assert again["perform"] is None, "the client would pause an engine that another driver drives"
+    assert [answer["answer"] for answer in again["answers"]] == [{"Failed": "Fenced"}]
 
 
 def routed(job) -> dict:
