@@ -37,6 +37,18 @@ def test_an_error_of_any_rank_is_the_answer(tmp_path: Path) -> None:
     assert len(second["error"]) > 100 and LONG.startswith(second["error"])
 
 
+def test_a_report_always_has_room() -> None:
+    from weightcast.adapters.engine.exchange import SIZE
+    from weightcast.adapters.sglang.report import Report, _fitting
+
+    said = {"answers": [], "perform": None, "error": LONG}
+    fitting = _fitting(Report(None, None, True, [said, said]))
+    assert len(fitting) <= SIZE
+    assert [LONG.startswith(each["error"]) for each in json.loads(fitting)["said"]] == [True, True]
+    none = json.loads(_fitting(Report(None, None, True, list(range(SIZE)))))
+    assert (str(SIZE) in none["error"], none["serves"]) == (True, False)
+
+
 class Gate:
     """A rank's orders, of which only the life counts."""
 

@@ -55,9 +55,11 @@ def watch_updates() -> None:
 
 
 def _fitting(report: Report) -> str:
-    """A report as JSON, its texts cut until there is room for it."""
+    """A report as JSON, its texts cut until there is room for it. Never raises: the other ranks wait."""
     longest = SIZE
     while len(text := json.dumps(_cut(asdict(report), longest))) > SIZE:
+        if longest == 0:
+            return _fitting(Report(f"a rank's report has more than {SIZE} characters", None, False))
         longest //= 2
     return text
 
@@ -65,4 +67,6 @@ def _fitting(report: Report) -> str:
 def _cut(value: Any, longest: int) -> Any:
     if isinstance(value, dict):
         return {key: _cut(each, longest) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_cut(each, longest) for each in value]
     return value[:longest] if isinstance(value, str) else value
