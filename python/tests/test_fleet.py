@@ -479,6 +479,16 @@ def test_a_successor_keeps_the_former_driver_out(job, fleet_of) -> None:
     assert [engine.serves() for engine in engines] == [2, 2]
 
 
+def test_a_push_of_the_same_model_takes_over_no_fleet(job, fleet_of) -> None:
+    engines = [Engine(job) for _ in range(2)]
+    fleet = fleet_of(engines)
+    fleet.update(version(1))
+    for key in range(3):
+        job.ask_fleet(json.dumps({"PushNumber": {"key": key, "heard": None}}), SOON)
+    fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [2, 2]
+
+
 def test_what_calls_have_changed_is_told_to_the_driver(job, fleet_of) -> None:
     engines = [Engine(job) for _ in range(2)]
     fleet = fleet_of(engines)

@@ -65,9 +65,10 @@ fn ask_fleet(server: &mut Server, about: u8, which: u8) {
     let model = first.unwrap_or_else(|| "policy".to_owned());
     let state = server.ask_fleet(&model, FleetQuestion::State);
     let (number, driver) = (u64::from(about), state.as_ref().map_or(0, |state| state.driver));
-    let question = match which / 16 % 4 {
+    let question = match which / 16 % 5 {
         0 => FleetQuestion::Number { key: number, heard: None },
         1 => FleetQuestion::Number { key: number, heard: Some(driver) },
+        4 => FleetQuestion::PushNumber { key: number, heard: Some(driver) },
         kind => FleetQuestion::Verdict {
             transaction: FleetTransaction { driver, number },
             wanted: if kind == 2 { FleetVerdict::Commit } else { FleetVerdict::Abort },

@@ -27,7 +27,12 @@ pub(crate) enum AskedFleet {
 pub(crate) fn fleet_request(model: &str, question: FleetQuestion) -> wire::FleetRequest {
     let question = match question {
         FleetQuestion::State => Question::State(wire::FleetState {}),
-        FleetQuestion::Number { key, heard } => Question::Number(wire::FleetNumber { key, heard }),
+        FleetQuestion::Number { key, heard } => {
+            Question::Number(wire::FleetNumber { key, heard, of_pushes: false })
+        }
+        FleetQuestion::PushNumber { key, heard } => {
+            Question::Number(wire::FleetNumber { key, heard, of_pushes: true })
+        }
         FleetQuestion::Verdict { transaction, wanted, version } => {
             Question::Decision(wire::FleetDecision {
                 transaction: Some(wire::FleetTransaction {
@@ -51,8 +56,11 @@ pub(crate) fn fleet_question(
     }
     let question = match need(request.question, "question")? {
         Question::State(_) => AskedFleet::Register(FleetQuestion::State),
-        Question::Number(wire::FleetNumber { key, heard }) => {
-            AskedFleet::Register(FleetQuestion::Number { key, heard })
+        Question::Number(wire::FleetNumber { key, heard, of_pushes }) => {
+            AskedFleet::Register(match of_pushes {
+                false => FleetQuestion::Number { key, heard },
+                true => FleetQuestion::PushNumber { key, heard },
+            })
         }
         Question::Decision(of) => {
             let wire::FleetTransaction { driver, number } = need(of.transaction, "transaction")?;
@@ -136,6 +144,8 @@ mod tests {
             FleetQuestion::Number { key: 5, heard: None },
             FleetQuestion::Number { key: 0, heard: Some(0) },
             FleetQuestion::Number { key: 5, heard: Some(u64::MAX) },
+            FleetQuestion::PushNumber { key: 5, heard: None },
+            FleetQuestion::PushNumber { key: 0, heard: Some(0) },
             verdict(FleetVerdict::Commit),
             verdict(FleetVerdict::Abort),
         ]

@@ -3,12 +3,14 @@
 //! Every engine prepares: fetches, verifies, stops generating. Then one verdict is written into a register outside, whose
 //! first write counts for ever. Only then engines install and go on.
 //!
-//! Reading order: `verdict`, `register` (where it is written), `config`, `update` (the driver's machine of one update),
-//! `driver` (all that a driver does), `doubt` (the engine's machine), `routing` (what routers may know of it).
+//! Reading order: `verdict`, `register` (where it is written; `numbers` of drivers), `config`, `update` (the driver's
+//! machine of one update), `driver` (all that a driver does), `doubt` (the engine's machine), `routing` (what routers may
+//! know of it).
 
 mod config;
 mod doubt;
 mod driver;
+mod numbers;
 mod register;
 mod routing;
 mod update;

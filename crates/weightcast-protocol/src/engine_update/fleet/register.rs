@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::engine_update::attempt::FleetTransaction;
+use crate::engine_update::fleet::numbers::DriverNumbers;
 use crate::engine_update::fleet::verdict::FleetVerdict;
 use crate::{Safeguard, Safeguards, Version};
 
@@ -20,11 +21,9 @@ const KEPT: usize = 256;
 /// the same number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FleetRegister {
-    life: u32,
-    /// How many drivers there were.
-    drivers: u32,
-    /// What the newest one has drawn.
-    key: Option<u64>,
+    drivers: DriverNumbers,
+    /// Of pushes.
+    push_drivers: DriverNumbers,
     verdicts: BTreeMap<FleetTransaction, FleetVerdict>,
     /// Of this update, and of earlier ones, nothing is known but what `verdicts` has.
     forgotten: Option<FleetTransaction>,
@@ -45,6 +44,13 @@ pub enum FleetQuestion {
         /// driver has. The register gives no number if it knows that driver: it is the asking one's successor.
         heard: Option<u64>,
     },
+    /// The same, for a driver of pushes: they are numbered apart, so a push takes over from no driver of updates.
+    PushNumber {
+        /// Drawn by the asking driver, another one for each number.
+        key: u64,
+        /// The newest order that targets have heard.
+        heard: Option<u64>,
+    },
     /// Which verdict counts.
     Verdict {
         /// The update.
@@ -59,7 +65,7 @@ pub enum FleetQuestion {
 /// What a register says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FleetAnswer {
-    /// The newest driver's number; 0 if there was none. To `Number` the number that was given.
+    /// The newest driver's number; 0 if there was none. To `Number` and `PushNumber` the number that was given.
     pub driver: u64,
     /// The asking driver has a successor: no number was given.
     pub superseded: bool,
@@ -73,9 +79,8 @@ impl FleetRegister {
     /// A register that knows nothing. No other register that its drivers or engines may have asked has this `life`.
     pub fn new(life: u32, safeguards: Safeguards) -> Self {
         Self {
-            life,
-            drivers: 0,
-            key: None,
+            drivers: DriverNumbers::new(life),
+            push_drivers: DriverNumbers::new(life),
             verdicts: BTreeMap::new(),
             forgotten: None,
             version: None,
@@ -89,32 +94,29 @@ impl FleetRegister {
         match question {
             FleetQuestion::State => {}
             FleetQuestion::Number { key, heard } => {
-                superseded = self.next_driver(key, heard).is_none();
+                superseded = self.drivers.next(key, heard).is_none();
+            }
+            FleetQuestion::PushNumber { key, heard } => {
+                superseded = self.push_drivers.next(key, heard).is_none();
             }
             FleetQuestion::Verdict { transaction, wanted, version } => {
                 verdict = self.decide(transaction, wanted, version);
             }
         }
-        FleetAnswer { driver: self.newest_driver(), superseded, version: self.version, verdict }
+        let of_pushes = matches!(question, FleetQuestion::PushNumber { .. });
+        let numbers = if of_pushes { &self.push_drivers } else { &self.drivers };
+        FleetAnswer { driver: numbers.newest(), superseded, version: self.version, verdict }
     }
 
     /// A number for a driver that starts: later than all before, and than what engines have `heard`. `None`: this register
     /// has given that number, so the driver that has it is the successor of the one that asks.
     pub fn next_driver(&mut self, key: u64, heard: Option<u64>) -> Option<u64> {
-        if self.key == Some(key) {
-            return Some(self.newest_driver());
-        }
-        if heard.is_some_and(|heard| self.has_given(heard)) {
-            return None;
-        }
-        let after = heard.map_or(0, |heard| (heard >> 32) as u32).max(self.drivers);
-        (self.drivers, self.key) = (after.checked_add(1)?, Some(key));
-        Some(self.newest_driver())
+        self.drivers.next(key, heard)
     }
 
     /// The newest driver's number; 0 if there was none. An engine that starts obeys no earlier driver.
     pub fn newest_driver(&self) -> u64 {
-        if self.drivers == 0 { 0 } else { u64::from(self.drivers) << 32 | u64::from(self.life) }
+        self.drivers.newest()
     }
 
     /// Writes a verdict, unless there is one; returns the one that counts. `version` is what a commit is about. A commit of
@@ -130,7 +132,8 @@ impl FleetRegister {
         if first.is_some() {
             return first;
         }
-        let known = self.has_given(transaction.driver) && self.forgotten < Some(transaction);
+        let known =
+            self.drivers.has_given(transaction.driver) && self.forgotten < Some(transaction);
         let told = known || !self.safeguards.on(Safeguard::LostUnsaid);
         told.then(|| self.write(transaction, wanted, version))
     }
@@ -166,10 +169,5 @@ impl FleetRegister {
     /// The verdict on an update, if there is one.
     pub fn verdict(&self, transaction: FleetTransaction) -> Option<FleetVerdict> {
         self.verdicts.get(&transaction).copied()
-    }
-
-    /// Whether this register has given a driver this number, or a later one.
-    fn has_given(&self, driver: u64) -> bool {
-        driver as u32 == self.life && driver <= self.newest_driver()
     }
 }

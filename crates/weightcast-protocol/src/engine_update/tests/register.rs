@@ -171,3 +171,23 @@ fn the_oldest_verdict_is_forgotten_and_said_to_be_unknown() {
     assert_eq!(decide(KEPT + 2, Abort), Some(Abort));
     assert_eq!(decide(2, Abort), None);
 }
+
+#[test]
+fn drivers_of_pushes_are_numbered_apart() {
+    let (mut register, driver) = driven();
+    let push = |register: &mut FleetRegister, key, heard| {
+        register.answer(FleetQuestion::PushNumber { key, heard })
+    };
+    let first = push(&mut register, 5, None);
+    assert_eq!((first.driver, first.superseded), (driver, false), "the first of its kind too");
+    assert_eq!(push(&mut register, 5, None), first, "whoever asks again gets the same");
+    let second = push(&mut register, 6, None);
+    assert!(second.driver > first.driver);
+    assert_eq!(register.newest_driver(), driver, "no driver of updates has a successor");
+    assert_eq!(register.answer(FleetQuestion::State).driver, driver);
+    assert!(push(&mut register, 7, Some(second.driver)).superseded);
+    let (lost, own) = (9 << 32 | 1, |of: FleetAnswer| (of.driver, of.superseded));
+    let after = own(push(&mut register, 8, Some(lost)));
+    assert_eq!(after, (10 << 32 | u64::from(LIFE), false), "after what another register gave");
+    assert_eq!(asked(&mut register, of(driver, 1), Commit).verdict, Some(Commit));
+}

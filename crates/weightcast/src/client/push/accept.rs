@@ -76,12 +76,12 @@ impl ShardHandle {
             let left = left(until);
             let own = state.current().map(|(_, export)| TargetId(export.0));
             match events.recv_timeout(left.min(INTERRUPT)) {
-                Ok(TargetEvent::Order(word)) if Some(word.order.target) == own => {
-                    if matches!(word.order.command, PushCommand::Fill { .. }) {
+                Ok(event) => {
+                    if let Some(word) = begins(event, own) {
                         return Ok(*word);
                     }
                 }
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::Bug("nobody can push to a handle that accepts".to_owned()));
                 }
@@ -100,6 +100,13 @@ impl ShardHandle {
     }
 }
 
+/// The order that begins a push into this memory, if the event is one. What else comes is the end of an earlier push.
+fn begins(event: TargetEvent, own: Option<TargetId>) -> Option<Box<OrderWord>> {
+    let TargetEvent::Order(word) = event else { return None };
+    let fills = matches!(word.order.command, PushCommand::Fill { .. });
+    (fills && Some(word.order.target) == own).then_some(word)
+}
+
 /// Ends with the call.
 struct Acceptance<'a>(&'a HandleState);
 
@@ -116,4 +123,26 @@ fn over(error: &Error) -> (TargetOver, String) {
         _ => TargetOver::Left,
     };
     (why, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::push::samples;
+
+    #[test]
+    fn a_push_begins_with_an_order_to_fill_this_memory() {
+        let filling = samples::order([0, 1]);
+        let own = Some(filling.order.target);
+        let begun = |word: &OrderWord, own| {
+            begins(TargetEvent::Order(Box::new(word.clone())), own).is_some()
+        };
+        assert!(begun(&filling, own));
+        assert!(!begun(&filling, Some(TargetId(filling.order.target.0 + 1))), "other memory");
+        assert!(!begun(&filling, None), "no memory");
+        let mut late = filling.clone();
+        late.order.command = PushCommand::Dismiss;
+        assert!(!begun(&late, own), "the end of an earlier push");
+        assert!(begins(TargetEvent::Written(samples::written([0])), own).is_none());
+    }
 }

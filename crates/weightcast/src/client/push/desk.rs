@@ -7,6 +7,7 @@ use std::time::Instant;
 use weightcast_protocol::{ContentDigest, Time};
 
 use super::lines::WordLines;
+use super::numbers::PushNumbers;
 use super::plans::PushPlans;
 use super::sending::SendingRoom;
 use super::target::TargetRoom;
@@ -31,17 +32,6 @@ pub(crate) struct PushDesk {
     /// The driver of the push that this handle has begun.
     driver: Mutex<Option<SyncSender<DriverWord>>>,
     pub(super) numbers: Mutex<PushNumbers>,
-}
-
-/// What the number of a handle's next push is made of.
-#[derive(Default)]
-pub(super) struct PushNumbers {
-    /// By which the register knows this driver.
-    pub(super) key: Option<u64>,
-    /// The largest number of a driver that a target has heard.
-    pub(super) heard: u64,
-    /// Pushes of this handle so far.
-    pub(super) pushes: u64,
 }
 
 /// Something that a driver hears.
@@ -110,8 +100,7 @@ impl PushDesk {
 
     /// A target has heard this driver.
     pub(super) fn heard(&self, driver: u64) {
-        let mut numbers = self.numbers.lock().expect("no panic while held");
-        numbers.heard = numbers.heard.max(driver);
+        self.numbers.lock().expect("no panic while held").hear(driver);
     }
 
     pub(super) fn to_driver(&self, word: DriverWord) -> bool {

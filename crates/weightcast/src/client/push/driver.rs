@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use weightcast_protocol::engine_update::FleetQuestion;
 use weightcast_protocol::push::{
     PushConfig, PushDriver, PushInput, PushNumber, PushOutput, PushParcel, PushResult, SenderId,
     TargetEnd, TargetId, TargetNeeds, TargetOutcome,
@@ -87,30 +86,11 @@ impl ShardHandle {
         }
     }
 
-    /// The number of this handle's next push: the register numbers drivers, and each driver its pushes. Where other
-    /// drivers have pushed since, this one gets another number, later than theirs.
+    /// The number of this handle's next push.
     fn push_number(&self, left: Duration) -> Result<PushNumber, Error> {
         let mut numbers = self.own()?.shared.push.numbers.lock().expect("no panic while held");
-        let key = match numbers.key {
-            Some(key) => key,
-            None => *numbers.key.insert(drawn_key()?),
-        };
-        let mut driver = self.ask_fleet(FleetQuestion::Number { key, heard: None }, left)?.driver;
-        if driver < numbers.heard {
-            // Of an earlier register: this one begins after it.
-            let (key, heard) = (*numbers.key.insert(drawn_key()?), Some(numbers.heard));
-            driver = self.ask_fleet(FleetQuestion::Number { key, heard }, left)?.driver;
-        }
-        numbers.pushes += 1;
-        Ok(PushNumber { driver, number: numbers.pushes })
+        numbers.next(|question| Ok(self.ask_fleet(question, left)?.driver))
     }
-}
-
-fn drawn_key() -> Result<u64, Error> {
-    let mut key = [0; 8];
-    getrandom::fill(&mut key)
-        .map_err(|e| Error::io("draw a driver's key", std::io::Error::other(e.to_string())))?;
-    Ok(u64::from_le_bytes(key))
 }
 
 /// A shard that takes part.
@@ -331,8 +311,7 @@ impl RunningPush<'_> {
         self.opened.clear();
         self.machine = None;
         let mut numbers = self.state.push.numbers.lock().expect("no panic while held");
-        numbers.pushes += 1;
-        self.number.number = numbers.pushes;
+        self.number.number = numbers.next_push();
     }
 
     fn result(mut self) -> Pushed {

@@ -8,7 +8,7 @@
 //! grants, and [`sending`] are what a handle has as a target and as a sender; [`desk`] is all of it. Then what is done:
 //! [`outbox`] says words, [`hearing`] hears them, [`server`] asks the server. [`accept`] is the call of a target, and
 //! [`fill`] its thread; [`sender`] writes. [`driver`] is the push itself: [`base`] is who holds the version, [`looking`] finds the
-//! [`candidates`], and [`outcome`] is what became of them. [`explain`] says what a push would do.
+//! [`candidates`], [`numbers`] orders its pushes among those of others, and [`outcome`] is what became of them. [`explain`] says what a push would do.
 
 mod accept;
 mod base;
@@ -20,6 +20,7 @@ mod fill;
 pub(in crate::client) mod hearing;
 mod lines;
 mod looking;
+mod numbers;
 mod opened;
 mod outbox;
 pub(crate) mod outcome;

@@ -51,6 +51,7 @@ impl FleetDriver {
         }
         match asked {
             FleetQuestion::State => self.learn_state(now, answer),
+            FleetQuestion::PushNumber { .. } => {} // never asked
             FleetQuestion::Number { .. } if answer.superseded => self.end(DriverEnd::Superseded),
             FleetQuestion::Number { .. } => {
                 (self.number, self.heard) = (Some(answer.driver), None);

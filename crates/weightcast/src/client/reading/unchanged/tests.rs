@@ -188,6 +188,17 @@ fn a_source_that_lies_is_found_by_the_sums() {
 }
 
 #[test]
+fn nothing_is_known_of_memory_that_was_registered_anew() {
+    let mut scene = CompareScene::held();
+    assert!(scene.routes.knows_content());
+    scene.routes.forget_plans();
+    assert!(!scene.routes.knows_content());
+    scene.publish([1, 2]);
+    scene.note(&scene.true_note());
+    assert_eq!(scene.read().transfer.unchanged, 0);
+}
+
+#[test]
 fn notes_that_are_none_leave_nothing_out() {
     for note in [&b""[..], b"\xff\xff", b"digests", &[10, 16, 1, 2, 3]] {
         let mut scene = CompareScene::held();
