@@ -26,6 +26,13 @@ def server() -> Iterator[wc.Server]:
         yield running
 
 
+@pytest.fixture
+def patient_server() -> Iterator[wc.Server]:
+    """For tests whose ranks keep all cores busy while they import torch: nobody loses a lease for that."""
+    with wc.serve(lease=30.0, drain_deadline=5.0) as running:
+        yield running
+
+
 class Group:
     """The handles of one replica, called together as the processes of a group would."""
 

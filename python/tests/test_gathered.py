@@ -27,6 +27,11 @@ from .conftest import SOON  # noqa: E402
 from .programs import gathering  # noqa: E402
 
 
+@pytest.fixture
+def server(patient_server):
+    return patient_server
+
+
 def bits(tensor: torch.Tensor) -> bytes:
     return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 

@@ -22,6 +22,11 @@ from .programs import fsdp_trainer  # noqa: E402
 PROGRAM = Path(fsdp_trainer.__file__)
 
 
+@pytest.fixture
+def server(patient_server):
+    return patient_server
+
+
 class Model(nn.Module):
     """Tied embeddings, several types, a buffer that is kept and one that is not."""
 
