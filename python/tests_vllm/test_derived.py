@@ -7,6 +7,7 @@ import torch
 
 from weightcast.adapters import vllm
 from weightcast.adapters.live import LiveLayout
+from weightcast.adapters.vllm import processing
 
 from .configs import config
 from .engine import build_with_config
@@ -54,3 +55,28 @@ def test_mla_projections_follow_an_update(tmp_path: Path) -> None:
     live.finish()
     assert all(torch.equal(a, b) for a, b in zip(projections(model), want, strict=True))
     assert before == [t.data_ptr() for t in projections(model)]
+
+
+class Deriving(torch.nn.Module):
+    """Makes a new tensor of its weight whenever it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.doubled = torch.zeros(4)
+
+    def process_weights_after_loading(self) -> None:
+        self.doubled = 2 * self.weight
+
+
+def test_what_is_made_anew_lies_where_a_graph_reads_it() -> None:
+    """Also after the second update: a graph has kept the address, and the module still has that memory."""
+    module = Deriving()
+    read = module.doubled
+    for value in (1.0, 2.0):
+        module.weight.fill_(value)
+        before = processing._tensors(module)
+        module.process_weights_after_loading()
+        processing._keep_memory(module, before)
+        assert read.tolist() == [2 * value] * 4
+        assert module.doubled is read
