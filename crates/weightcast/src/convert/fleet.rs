@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_question_that_lacks_a_part_or_has_an_unknown_one_is_refused() {
-        let whole = || fleet_request("policy", questions()[4]);
+        let whole = || fleet_request("policy", *questions().last().expect("some"));
         let with = |change: fn(&mut wire::FleetDecision)| {
             let mut request = whole();
             let Some(Question::Decision(of)) = &mut request.question else { unreachable!() };
