@@ -4,8 +4,8 @@ use super::version;
 use crate::engine_update::{
     DriverConfig, DriverEnd, DriverInput, DriverOutput, EngineGate, FleetAnswer, FleetDriver,
     FleetEnd, FleetQuestion, FleetRegister, FleetTransaction, FleetVerdict, GateOutput,
-    InstallMeans, LOADED, PauseMode, StepDeadlines, StepOrder, UpdateAttempt, UpdateInput,
-    UpdateStep,
+    InstallMeans, LOADED, PauseMode, StepDeadlines, StepFailure, StepOrder, UpdateAttempt,
+    UpdateInput, UpdateStep,
 };
 use crate::{Safeguards, Span, Time, Version};
 
@@ -33,6 +33,8 @@ struct DriverRig {
     gates: BTreeMap<u32, EngineGate>,
     /// Engines that hear nothing.
     cut: Vec<u32>,
+    /// An engine that can't take a step.
+    fails: Option<(u32, UpdateStep)>,
     /// The step before which the driver is lost.
     stop_at: Option<UpdateStep>,
     /// The step at which the caller cancels.
@@ -63,6 +65,7 @@ impl DriverRig {
             register: FleetRegister::new(7, Safeguards::default()),
             gates: (0..engines).map(gate).collect(),
             cut: Vec::new(),
+            fails: None,
             stop_at: None,
             cancel_at: None,
             lost_at_verdict: None,
@@ -153,7 +156,11 @@ impl DriverRig {
         gate.handle_order(order);
         while let Some(output) = gate.poll_output() {
             match output {
-                GateOutput::Perform(order) => gate.handle_performed(order.attempt, Ok(())),
+                GateOutput::Perform(order) => {
+                    let fails = self.fails == Some((engine, order.step));
+                    let result = if fails { Err(StepFailure::Engine) } else { Ok(()) };
+                    gate.handle_performed(order.attempt, result);
+                }
                 GateOutput::Answer { attempt, answer } => {
                     let input = UpdateInput::Answered { worker: 0, attempt, answer };
                     driver.handle(self.now, DriverInput::Engine { engine, input });
@@ -391,6 +398,25 @@ fn an_engine_that_has_another_version_than_its_fleet_does_not_go_back_to_it() {
     assert_eq!(rig.bring(&mut FleetDriver::new(config(3)), None), Some(DriverEnd::Done));
     assert_eq!(rig.fleets, [FleetEnd::Aborted]);
     assert_eq!(rig.serve(), [Some(version(2)); 3], "it is brought along");
+}
+
+/// The fleet has gone on without the engine, which stands still: what it holds is none of the fleet's.
+#[test]
+fn an_engine_that_could_not_follow_its_fleet_does_not_go_back_either() {
+    let mut rig = DriverRig::new(3);
+    let mut driver = FleetDriver::new(config(1));
+    rig.bring(&mut driver, Some(version(1)));
+    rig.fails = Some((2, UpdateStep::Begin));
+    assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Done));
+    assert_eq!(rig.gates[&2].report().ready, Some(version(1)), "whole, as it was");
+    for step in [UpdateStep::Fetch, UpdateStep::Begin] {
+        rig.fails = Some((2, step));
+        assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Done));
+        assert_eq!(rig.serve(), [Some(version(2)), Some(version(2)), None], "{step:?}");
+    }
+    rig.fails = None;
+    assert_eq!(rig.bring(&mut driver, Some(version(2))), Some(DriverEnd::Done));
+    assert_eq!(rig.serve(), [Some(version(2)); 3]);
 }
 
 /// The engines have started anew, so none of them remembers the update, and nobody asks for an abort of it.

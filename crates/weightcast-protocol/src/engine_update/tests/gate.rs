@@ -139,6 +139,15 @@ fn half_an_install_is_no_version() {
 }
 
 #[test]
+fn what_arrives_wrong_takes_nothing_from_what_is_served() {
+    let mut gate = serving();
+    let fetch = order(Fetch, 1, InstallMeans::Staged);
+    gate.handle_order(fetch);
+    gate.handle_performed(fetch.attempt, Err(StepFailure::Digest));
+    assert_eq!((gate.report().ready, gate.may_serve()), (Some(version(1)), true));
+}
+
+#[test]
 fn who_starts_or_wakes_serves_nothing_before_a_driver_says_so() {
     let mut gate = EngineGate::new(1, Some(version(1)), 3, Safeguards::default());
     assert!(!gate.may_serve());

@@ -160,6 +160,7 @@ impl UpdateWorld {
         if made == 0 && self.rng.chance(failing) {
             return Some(Err(match order.step {
                 UpdateStep::Negotiate => StepFailure::Layouts,
+                UpdateStep::Fetch if self.rng.chance(500) => StepFailure::Digest,
                 UpdateStep::Fetch => StepFailure::Source,
                 _ => StepFailure::Engine,
             }));
