@@ -185,6 +185,30 @@ fn the_shard_that_fails_is_named_and_it_alone_is_asked() {
     }
 }
 
+/// Jobs are known by their sources' places, and a source of which nothing is moved is asked whether it stands.
+#[test]
+fn a_source_of_which_everything_is_left_out_has_a_job_too() {
+    let scene = RouteScene::reading("a");
+    scene.serve(0, 7);
+    let assignment = scene.assignment(1);
+    let read = Read {
+        registration: &scene.registration,
+        assignment: &assignment,
+        sources: &scene.layouts,
+        deadline: soon(),
+        cancel: Arc::default(),
+        pace: ReadPace::default(),
+        filling: None,
+        memory: &scene.memory,
+        comparing: Comparing::default(),
+    };
+    let found = scene.routes.plans.get(read.registration, read.assignment, read.sources);
+    let (plan, _) = found.map_err(|e| format!("{e:?}")).unwrap();
+    let bound = scene.routes.bind(&plan, &read).map_err(|e| format!("{e:?}")).unwrap();
+    let jobs = jobs(&plan, &LeftOut::everything(&plan), &bound);
+    assert_eq!((bound.len(), jobs.len(), jobs.iter().map(bytes).sum::<u64>()), (1, 1, 0));
+}
+
 #[test]
 fn memory_that_cannot_be_written_is_the_readers_own_trouble() {
     let target = fresh().read_only();

@@ -26,6 +26,12 @@ impl LeftOut {
         Self { copies: vec![None; plan.copies.len()] }
     }
 
+    /// Everything is left out.
+    #[cfg(test)]
+    pub(in crate::client::reading) fn everything(plan: &Plan) -> Self {
+        Self { copies: vec![Some(Digest::default()); plan.copies.len()] }
+    }
+
     /// Whether the copy of this number is left out.
     pub(in crate::client::reading) fn has(&self, copy: usize) -> bool {
         self.copies[copy].is_some()
