@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 # Engines apart: over $(VENV), which has torch and weightcast.
 VENV_VLLM := .venv-vllm
 VENV_SGLANG := .venv-sglang
+VENV_TRAINERS := .venv-trainers
 # Test processes share the machine with each other: one thread each.
 export OMP_NUM_THREADS ?= 1
 
@@ -16,7 +17,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -50,6 +51,12 @@ families: $(VENV_VLLM)/tools $(VENV)/weightcast ## Hold the layout of every vLLM
 
 test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter on real SGLang model classes
 	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang
+
+test-trainers: $(VENV_TRAINERS)/tools $(VENV)/weightcast ## Publish from Megatron-core and DeepSpeed on several ranks
+	$(VENV_TRAINERS)/bin/python -m pytest python/tests_trainers
+
+trainers: $(VENV_TRAINERS)/tools $(VENV)/weightcast ## The same in every layout of theirs, some minutes
+	$(VENV_TRAINERS)/bin/python -m pytest python/tests_trainers -m full
 
 # Debian's package `prometheus` has both programs. SKIP=1: where they are not, that is no failure.
 test-metrics: $(VENV)/weightcast ## Have a real Prometheus scrape a server and load the rules
@@ -168,7 +175,7 @@ docs: ## Build the Rust documentation
 	cargo doc --locked $(CRATES) --no-deps
 
 clean: ## Remove everything that was built
-	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG)
+	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS)
 
 $(VENV)/tools: requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)

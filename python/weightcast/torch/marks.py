@@ -84,7 +84,8 @@ MARKS: tuple[tuple[Mark, str, str], ...] = (
         _megatron,
         "belongs to Megatron, which has cut or numbered it for this rank without saying here of "
         "which published tensor it is what",
-        "describe it by hand, tensor by tensor: Layout.add(parameter, [weightcast.part(...)])",
+        "use weightcast.adapters.megatron.layout(model), or describe the model by hand, tensor by tensor: "
+        "Layout.add(parameter, [weightcast.part(...)])",
     ),
     (
         _packed,

@@ -227,7 +227,7 @@ def _add(
         published = [one for box in slices for one in what.slices(name, tensor.shape, box)]
         if not published:
             return
-    listed.add(memory, [_part(one) for one in published], along=along, dtype=dtype)
+    listed.add(memory, [published_part(one) for one in published], along=along, dtype=dtype)
 
 
 def read_only(host: torch.Tensor) -> tuple[npt.NDArray[Any], str]:
@@ -237,7 +237,8 @@ def read_only(host: torch.Tensor) -> tuple[npt.NDArray[Any], str]:
     return array, TORCH[str(host.dtype).removeprefix("torch.")]
 
 
-def _part(published: PublishedSlice) -> layouts.Part:
+def published_part(published: PublishedSlice) -> layouts.Part:
+    """A slice of a published tensor, for `Layout.add`."""
     core = _core.Part(published.name, list(published.shape))
     box = zip(published.start, published.length, strict=True)
     for dim, (first, count) in enumerate(box):

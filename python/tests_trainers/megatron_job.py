@@ -1,0 +1,166 @@
+"""A rank of Megatron-core: trains a small GPT model with Megatron's own schedules, and publishes it."""
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state as mpu
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
+from megatron.core.transformer.module import Float16Module
+from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+import weightcast as wc
+from weightcast.adapters import megatron
+
+from .on_cpu import OnCPU, stand_in
+from .ranks import SOON, join
+
+SEQUENCE = 8
+MICROBATCHES = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model, and how it is spread. `vocab` is that of the checkpoint, `padded` Megatron's."""
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    etp: int = 1
+    world: int = 1
+    vocab: int = 61
+    padded: int = 64
+    layers: int = 4
+    #: Layers of each pipeline stage, where they are not as many.
+    stages: tuple[int, ...] = ()
+    tied: bool = False
+    qk_norm: bool = False
+    bf16: bool = False
+    config: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.bf16 else torch.float32
+
+
+def build(job: Job) -> GPTModel:
+    """The model of this rank."""
+    chosen = {
+        "num_layers": job.layers, "hidden_size": 32, "ffn_hidden_size": 48, "kv_channels": 8,
+        "num_attention_heads": 4, "num_query_groups": 2, "gated_linear_unit": True, "add_bias_linear": False,
+        "activation_func": torch.nn.functional.silu, "normalization": "RMSNorm",
+        "hidden_dropout": 0.0, "attention_dropout": 0.0, **job.config,
+    }
+    config = TransformerConfig(
+        tensor_model_parallel_size=job.tp, pipeline_model_parallel_size=job.pp,
+        expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp,
+        pipeline_dtype=job.dtype, params_dtype=job.dtype, bf16=job.bf16,
+        use_cpu_initialization=True, bias_activation_fusion=False, bias_dropout_fusion=False,
+        masked_softmax_fusion=False, gradient_accumulation_fusion=False, apply_rope_fusion=False,
+        persist_layer_norm=False, qk_layernorm=job.qk_norm, **chosen,
+    )
+    if "moe_layer_freq" in job.config:
+        spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
+    else:
+        spec = get_gpt_layer_local_spec(
+            num_experts=config.num_moe_experts, qk_layernorm=job.qk_norm, normalization=config.normalization
+        )
+    torch.manual_seed(7)
+    return GPTModel(
+        config, spec, vocab_size=job.padded, max_sequence_length=16, position_embedding_type="rope",
+        pre_process=mpu.is_pipeline_first_stage(), post_process=mpu.is_pipeline_last_stage(),
+        share_embeddings_and_output_weights=job.tied,
+    )
+
+
+def train(model: GPTModel, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """A step of training, over Megatron's schedule of the pipeline."""
+    draw = torch.Generator().manual_seed(100 * step + mpu.get_data_parallel_rank())
+    batches = iter(torch.randint(61, (MICROBATCHES, 1, SEQUENCE + 1), generator=draw))
+
+    def forward(data: Any, chunk: GPTModel) -> tuple[torch.Tensor, Callable]:
+        tokens = next(data)
+        future = torch.triu(torch.ones(1, 1, SEQUENCE, SEQUENCE, dtype=torch.bool), 1)
+        positions = torch.arange(SEQUENCE)[None]
+        loss = chunk(tokens[:, :-1], positions, future, labels=tokens[:, 1:].contiguous())
+        return loss, lambda each: (each.float().mean(), {})
+
+    optimizer.zero_grad()
+    get_forward_backward_func()(
+        forward_step_func=forward, data_iterator=batches, model=[model], num_microbatches=MICROBATCHES,
+        seq_length=SEQUENCE, micro_batch_size=1, forward_only=False,
+    )
+    reduce_gradients(getattr(model, "module", model))
+    optimizer.step()
+
+
+def reduce_gradients(model: GPTModel) -> None:
+    """What Megatron's DistributedDataParallel and finalize_model_grads do: copies of a parameter get the
+    same gradient."""
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        experts = not getattr(parameter, "allreduce", True)
+        data = mpu.get_expert_data_parallel_group() if experts else mpu.get_data_parallel_group()
+        dist.all_reduce(parameter.grad, group=data)
+        if not getattr(parameter, "tensor_model_parallel", False):
+            dist.all_reduce(parameter.grad, group=mpu.get_tensor_model_parallel_group())
+    if model.share_embeddings_and_output_weights and mpu.get_pipeline_model_parallel_world_size() > 1:
+        dist.all_reduce(model.shared_embedding_or_output_weight().grad, group=mpu.get_embedding_group())
+
+
+def tensors(model: GPTModel) -> dict[str, torch.Tensor]:
+    """What this rank has, under Megatron's own names."""
+    return {name: tensor.detach().clone() for name, tensor in getattr(model, "module", model).named_parameters()}
+
+
+def where() -> dict[str, int]:
+    return {
+        "tp": mpu.get_tensor_model_parallel_rank(), "pp": mpu.get_pipeline_model_parallel_rank(),
+        "ep": mpu.get_expert_model_parallel_rank(), "etp": mpu.get_expert_tensor_parallel_rank(),
+    }
+
+
+def run(say: Callable, hear: Callable, rank: int, job: Job, address: str, rendezvous: str) -> None:
+    """Says what it has; then, at each word, publishes, says so, and trains when the test has looked."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    stand_in()
+    get_cuda_rng_tracker().fork = lambda *_: nullcontext()  # nothing is dropped out
+    moe_utils.te_general_gemm = None  # megatron-core 0.16.1 forgets to, without TransformerEngine
+    join(rank, job.world, rendezvous)
+    with OnCPU():
+        mpu.initialize_model_parallel(
+            job.tp, job.pp, expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp
+        )
+        model = build(job).eval()  # Megatron trains experts over tensor parallelism with TransformerEngine's norms only
+        if job.bf16:
+            model = Float16Module(model.config, model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+        publish(say, hear, model, optimizer, job, address)
+
+
+def publish(
+    say: Callable, hear: Callable, model: GPTModel, optimizer: torch.optim.Optimizer, job: Job, address: str
+) -> None:
+    """The training loop, as a user has it."""
+    expect = hear()
+    me = megatron.replica("trainer", model)
+    layout = megatron.layout(model, vocab_size=job.vocab, expect=expect)
+    with wc.open("policy", me, role="trainer", server=address, deadline=SOON) as handle:
+        handle.register(layout, deadline=SOON)
+        say((where(), me, tensors(model)))
+        while (step := hear()) is not None:
+            train(model, optimizer, step)
+            handle.publish(step, deadline=SOON)
+            say(tensors(model))
+            hear()
+            handle.unpublish(deadline=SOON)
+    say(None)
