@@ -65,6 +65,12 @@ def _run(there: Connection, program: Callable, arguments: tuple) -> None:
         there.send(("failed", traceback.format_exc()))
 
 
+def tell(ranks: list[Process], message: Any) -> None:
+    """Tells all of them."""
+    for rank in ranks:
+        rank.tell(message)
+
+
 def join(rank: int, world: int, rendezvous: str) -> None:
     """Makes this process one of a gloo job."""
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)

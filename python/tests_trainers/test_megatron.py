@@ -1,6 +1,5 @@
 """Megatron-core on real gloo ranks: what engines read is what Megatron holds, converted by hand."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ pytest.importorskip("megatron.core", reason="megatron-core is not installed: mak
 
 from . import by_hand, engine, megatron_job
 from .megatron_job import Job
-from .ranks import Process, Served
+from .ranks import Process, tell
 
 EXPERTS = {
     "num_moe_experts": 4, "moe_ffn_hidden_size": 24, "moe_router_topk": 2, "moe_token_dispatcher_type": "allgather",
@@ -40,13 +39,6 @@ FULL = {
     "pp2, ep2": (Job(pp=2, ep=2, world=4, layers=2, config=EXPERTS), BY_EXPERT),
     "ep2, dp2": (Job(ep=2, world=4, layers=1, config=EXPERTS), BY_EXPERT),
 }
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    served = Served()
-    yield served.address
-    served.stop()
 
 
 def cases() -> list:
@@ -80,11 +72,6 @@ def test_engines_have_what_megatron_trained(
     finally:
         for process in [*ranks, *([] if rollout is None else [rollout])]:
             process.end()
-
-
-def tell(ranks: list[Process], message: object) -> None:
-    for rank in ranks:
-        rank.tell(message)
 
 
 def convert(job: Job, standing: list, held: list) -> dict[str, torch.Tensor]:

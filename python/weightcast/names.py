@@ -160,7 +160,8 @@ def map_of(module: Any) -> NameMap:
         return NameMap(TRANSFORMERS[kind])
     if kind is not None:
         for name, parameter in module.named_parameters():
-            if name.endswith((".experts.gate_up_proj", ".experts.down_proj")) and parameter.ndim == 3:
+            shape = getattr(parameter, "ds_shape", parameter.shape)  # DeepSpeed's, where ZeRO-3 has cut it
+            if name.endswith((".experts.gate_up_proj", ".experts.down_proj")) and len(shape) == 3:
                 raise _core.LayoutMismatch(
                     f"{name}: a stack of experts, in a model of type {kind}, whose checkpoint's names "
                     "weightcast does not know; give `names`, a weightcast.NameMap"

@@ -77,8 +77,7 @@ MARKS: tuple[tuple[Mark, str, str], ...] = (
     (
         _zero3,
         "is partitioned by DeepSpeed ZeRO-3: what this rank holds of it lies elsewhere, flattened",
-        "publish a module of its own that deepspeed.zero.GatheredParameters fills, or train with "
-        "ZeRO-1 or 2",
+        "use weightcast.adapters.deepspeed.layout(engine)",
     ),
     (
         _megatron,

@@ -1,6 +1,6 @@
 """A module's parameters as slices of logical tensors, named as in its checkpoint."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,9 @@ def layout(
 
     Reads FSDP2, HSDP and tensor-parallel placements off DTensors; plain parameters are whole. Those
     of FSDP1, of DeepSpeed ZeRO-3, and of Megatron where several ranks share them, don't say which
-    slice they are, and raise `Misuse`. Buffers that a forward pass changes (the statistics of batch
-    norms) are published memory too: run it in `eval` between `publish` and `unpublish`, and keep them
-    equal on all ranks, or leave them out. Tied
+    slice they are, and raise `Misuse` (see `weightcast.adapters.deepspeed` and `.megatron`). Buffers that a
+    forward pass changes (the statistics of batch norms) are published memory too: run it in `eval` between
+    `publish` and `unpublish`, and keep them equal on all ranks, or leave them out. Tied
     weights are listed once, under their first name, as in published checkpoints. `names` says what the
     checkpoint calls a parameter, or what it keeps apart that the module stacks; without it, what
     transformers models need (`weightcast.names`). `rename` maps a published name to another, or to None
@@ -78,7 +78,7 @@ def add_module(
     meshes: list[DeviceMesh] = []
     published: Catalog = {}
     kept: list[Held] = []
-    for what, one in _chosen(module, names, rename, buffers, but):
+    for what, one in chosen(module, names, rename, buffers, but):
         name, tensor = one.name, one.tensor
         refuse(name, one.owner, tensor)
         other = None if instead is None else instead.get(name)
@@ -107,7 +107,7 @@ def published_by(
 ) -> Catalog:
     """What all ranks publish of a module with `add_module`, some of it in other types."""
     listed: Catalog = {}
-    for what, one in _chosen(module, names, rename, buffers, but):
+    for what, one in chosen(module, names, rename, buffers, but):
         found = _whole(what, one.name, one.tensor)
         if casts is not None and one.name in casts:
             dtype = TORCH[str(casts[one.name]).removeprefix("torch.")]
@@ -125,14 +125,18 @@ def names_of(
     but: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """Under which names each tensor of a module is published, by the module's own names."""
-    chosen = _chosen(module, names, rename, buffers, but)
-    return {one.name: list(_whole(what, one.name, one.tensor)) for what, one in chosen}
+    pairs = chosen(module, names, rename, buffers, but)
+    return {one.name: list(_whole(what, one.name, one.tensor)) for what, one in pairs}
 
 
-def _chosen(
-    module: nn.Module, names: NameMap | None, rename: Rename | None, buffers: bool, but: Collection[str]
+def chosen(
+    module: nn.Module,
+    names: NameMap | None,
+    rename: Rename | None,
+    buffers: bool,
+    but: Collection[str] = (),
 ) -> Iterator[tuple[str | Stack, Held]]:
-    """The tensors that are published, and as what."""
+    """The tensors of a module that are published, and as what."""
     names = names or map_of(module)
     for one in held(module, buffers):
         what = None if one.name in but else names.published(one.name)
@@ -167,12 +171,21 @@ def exchange(mesh: DeviceMesh) -> layouts.Exchange:
     """Takes the largest of each number over all ranks of a device mesh: what FP8 blocks that lie
     with several ranks need (`Layout.exchange`)."""
 
+    # The largest along one dimension after the other is the largest of all.
+    return exchange_over([mesh.get_group(dim) for dim in range(mesh.ndim)], mesh.device_type)
+
+
+def exchange_over(groups: Sequence[Any], device: str | None = None) -> layouts.Exchange:
+    """The same over process groups, one after the other; tensors go over a device, that of the groups'
+    backend if none is given."""
+    if device is None:
+        device = "cuda" if any("nccl" in dist.get_backend(group) for group in groups) else "cpu"
+
     def largest(numbers: npt.NDArray[np.int32]) -> None:
         mine = torch.from_numpy(numbers)
-        all_ = mine.to(mesh.device_type)
-        # The largest along one dimension after the other is the largest of all.
-        for dim in range(mesh.ndim):
-            dist.all_reduce(all_, op=dist.ReduceOp.MAX, group=mesh.get_group(dim))
+        all_ = mine.to(device)
+        for group in groups:
+            dist.all_reduce(all_, op=dist.ReduceOp.MAX, group=group)
         mine.copy_(all_)
 
     return largest

@@ -8,9 +8,9 @@ from ... import _core
 from ... import layout as layouts
 from ...memory import TORCH
 from ...names import NameMap, PublishedSlice, check
-from ...torch.module import Rename, published_part
+from ...torch.module import Rename, exchange_over, published_part
 from ..catalog import Catalog, Entry, catalog_of
-from . import held
+from . import held, where
 from . import names as naming
 from .rows import Heads, within
 
@@ -45,6 +45,8 @@ def layout(
         _refuse_late_gathers(model)
     catalog = None if expect is None else catalog_of(expect)
     listed = layouts.Layout(beside=beside)
+    if groups := where.groups(model):
+        listed.exchange = exchange_over(groups)
     published: Catalog = {}
     chunks = held.chunks(model)
     owners = []

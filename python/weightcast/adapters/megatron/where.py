@@ -70,6 +70,20 @@ def replica(name: str, model: Any, **labels: Any) -> Replica:
     return Replica(name, shard=place.shard, num_shards=place.shards, **labels)
 
 
+def groups(model: Any) -> list[Any]:
+    """Process groups that, one after the other, reach all ranks of a copy and no other; none where Megatron
+    has no such groups: with experts of which there are fewer copies than ranks of data parallelism."""
+    chunk = chunks(model)[0]
+    stand = _stand(chunk)
+    try:
+        copies = stand.place().copies
+    except _core.Misuse:  # `replica` says so
+        return []
+    if copies == stand.data.of:
+        return [_group(chunk, name) for name in ("tp", "pp")]
+    return [_group(chunk, name) for name in ("tp", "dp_cp", "pp")] if copies == 1 else []
+
+
 def _stand(chunk: Any) -> Stand:
     has_experts = getattr(chunk.config, "num_moe_experts", None) is not None
     return Stand(
@@ -82,6 +96,11 @@ def _stand(chunk: Any) -> Stand:
 
 def _in_group(chunk: Any, which: str) -> InGroup:
     """A rank's place in one of the groups."""
+    group = _group(chunk, which)
+    return InGroup(group.rank(), group.size())
+
+
+def _group(chunk: Any, which: str) -> Any:
     group = getattr(getattr(chunk, "pg_collection", None), which, None)
     if group is None:
         from megatron.core.process_groups_config import ProcessGroupCollection
@@ -92,4 +111,4 @@ def _in_group(chunk: Any, which: str) -> InGroup:
             f"neither the model's pg_collection nor megatron.core.parallel_state has a group {which}; give "
             "this rank a weightcast.Replica by hand"
         )
-    return InGroup(group.rank(), group.size())
+    return group

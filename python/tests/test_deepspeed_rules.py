@@ -1,0 +1,144 @@
+"""The rules of DeepSpeed's adapter that need no DeepSpeed: boxes, pieces, refusals."""
+
+import itertools
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weightcast as wc
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from weightcast.adapters.deepspeed import layout, replica  # noqa: E402
+from weightcast.adapters.deepspeed.flat import boxes  # noqa: E402
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (1, 5), (5, 1), (2, 3, 4), (4, 1, 3), (2, 2, 2, 2)])
+def test_boxes_are_the_elements_in_their_order(shape: tuple[int, ...]) -> None:
+    whole = np.arange(prod(shape)).reshape(shape)
+    for start, end in itertools.combinations_with_replacement(range(whole.size + 1), 2):
+        found = boxes(shape, start, end - start)
+        told = [whole[tuple(slice(s, s + n) for s, n in zip(*box, strict=True))].reshape(-1) for box in found]
+        assert np.concatenate([np.array([], int), *told]).tolist() == list(range(start, end))
+        assert len(found) <= max(1, 2 * len(shape) - 1)
+
+
+def test_nothing_is_no_box() -> None:
+    assert boxes((3, 4), 5, 0) == boxes((0, 4), 0, 0) == []
+
+
+class Group:
+    """A process group, as far as it is asked."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = (lambda: rank), (lambda: size)
+
+
+def cut(shape: tuple[int, ...], rank: int = 0, ranks: int = 2) -> nn.Parameter:
+    """A parameter as ZeRO-3 leaves it."""
+    parameter = nn.Parameter(torch.empty(0))
+    each = -(-prod(shape) // ranks)
+    parameter.ds_id, parameter.ds_shape, parameter.ds_numel = 0, torch.Size(shape), prod(shape)
+    parameter.ds_process_group = Group(rank, ranks)
+    parameter.ds_tensor = torch.zeros(each)
+    parameter.ds_tensor.ds_numel = each
+    return parameter
+
+
+def engine(monkeypatch: pytest.MonkeyPatch, parameter: nn.Parameter, **facts: Any) -> SimpleNamespace:
+    """An engine of DeepSpeed, as far as it is asked."""
+    monkeypatch.setattr(torch.distributed, "get_backend", lambda _: "gloo")
+    module = nn.Module()
+    module.weight = parameter
+    return SimpleNamespace(module=module, **facts)
+
+
+def test_a_rank_behind_the_last_element_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [layout(engine(monkeypatch, cut((5,), rank, 4))).nbytes for rank in range(4)] == [8, 8, 4, 0]
+
+
+def test_it_is_the_live_memory(monkeypatch: pytest.MonkeyPatch, group: Any) -> None:
+    parameter = cut((3, 4), ranks=1)
+    parameter.ds_tensor.copy_(torch.arange(12.0))
+    source = layout(engine(monkeypatch, parameter))
+    target = torch.zeros(3, 4)
+    trainer = group("trainer", [source], role="trainer")
+    rollout = group("rollout", [wc.Layout().add(target, "weight")])
+    for step in (1, 2):
+        trainer[0].publish(step, deadline=20)
+        rollout[0].update(deadline=20)
+        assert torch.equal(target, parameter.ds_tensor.view(3, 4))
+        trainer[0].unpublish(deadline=20)
+        parameter.ds_tensor.add_(100)
+    parameter.ds_tensor.data = torch.zeros(12)
+    with pytest.raises(wc.Misuse, match="weight: the storage has been replaced"):
+        trainer[0].publish(3, deadline=20)
+
+
+def test_what_checkpoints_have_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = engine(monkeypatch, cut((3, 4)))
+    layout(parts, expect={"weight": ((3, 4), torch.float32)})
+    with pytest.raises(wc.LayoutMismatch, match=r"weight is published as \[3, 4\], and is \[4, 3\]"):
+        layout(parts, expect={"weight": ((4, 3), torch.float32)})
+
+
+def offloaded(parameter: Any) -> None:
+    parameter.ds_tensor.final_location = "nvme"
+
+
+def quantised(parameter: Any) -> None:
+    parameter.ds_tensor.ds_quant_scale = torch.ones(1)
+
+
+def absent(parameter: Any) -> None:
+    parameter.ds_tensor = None
+
+
+def in_smaller_groups(parameter: Any) -> None:
+    parameter.ds_tensor.ds_numel = 3
+
+
+@pytest.mark.parametrize(("spoil", "message"), [
+    (offloaded, "weight is offloaded to NVMe.*offload parameters to the CPU"),
+    (quantised, "weight is quantised"),
+    (absent, "weight has not been partitioned yet"),
+    (in_smaller_groups, "weight: 2 pieces of 3 elements are not the 12"),
+])
+def test_pieces_that_cannot_be_read_are_refused(monkeypatch: pytest.MonkeyPatch, spoil: Any, message: str) -> None:
+    parameter = cut((3, 4))
+    spoil(parameter)
+    with pytest.raises(wc.Misuse, match=message):
+        layout(engine(monkeypatch, parameter))
+
+
+@pytest.mark.parametrize(("facts", "message"), [
+    ({"pipeline_parallelism": True}, "is a pipeline"),
+    ({"has_moe_layers": True}, "has layers of deepspeed.moe"),
+    ({"autotp_size": lambda: 2}, "is tensor-parallel"),
+    ({"mpu": SimpleNamespace(get_tensor_model_parallel_world_size=lambda: 4)}, "is tensor-parallel"),
+])
+def test_engines_whose_ranks_have_other_parameters_are_refused(
+    monkeypatch: pytest.MonkeyPatch, facts: dict, message: str
+) -> None:
+    parts = engine(monkeypatch, cut((3, 4)), **facts)
+    for ask in (layout, lambda parts: replica("trainer", parts)):
+        with pytest.raises(wc.Misuse, match=message):
+            ask(parts)
+
+
+def test_where_a_rank_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = engine(monkeypatch, nn.Parameter(torch.zeros(2)))
+    assert replica("trainer", whole) == wc.Replica("trainer")
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 2)
+    assert replica("trainer", whole, spot=True) == wc.Replica("trainer-2", spot=True)
+    parts = engine(monkeypatch, cut((3, 4), rank=3, ranks=4))
+    assert replica("trainer", parts) == wc.Replica("trainer", shard=3, num_shards=4)
+    with pytest.raises(wc.Misuse, match="cuts over 2 of 4 ranks"):
+        replica("trainer", engine(monkeypatch, cut((3, 4))))
