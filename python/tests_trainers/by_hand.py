@@ -1,5 +1,7 @@
 """A Megatron checkpoint made into a Hugging Face one by gathering and reshaping: no line of weightcast."""
 
+import re
+
 import torch
 
 Ranks = list[tuple[dict[str, int], dict[str, torch.Tensor]]]
@@ -29,6 +31,8 @@ def convert(ranks: Ranks, *, heads: int, groups: int, vocab: int, layers_per_sta
 
 def _layer(held: Ranks, here: str, there: str, heads: int, groups: int, experts: int) -> dict[str, torch.Tensor]:
     by_tp, out = _distinct(held, "tp"), {}
+    if here + "self_attention.linear_kv_down_proj.weight" in by_tp[0]:
+        out |= _latent_attention(held, here + "self_attention.", there + "self_attn.")
     out[there + "input_layernorm.weight"] = _same(held, here + "input_layernorm.weight")
     for end in ("weight", "bias"):
         if (name := f"{here}self_attention.linear_qkv.{end}") in by_tp[0]:
@@ -60,6 +64,30 @@ def _layer(held: Ranks, here: str, there: str, heads: int, groups: int, experts:
                 expert = ep * (experts // len(places)) + local
                 out |= _mlp(by_etp, f"{here}mlp.experts.local_experts.{local}.", f"{there}mlp.experts.{expert}.")
     return out
+
+
+def _latent_attention(held: Ranks, here: str, there: str) -> dict[str, torch.Tensor]:
+    """With TransformerEngine: what goes down is alike on all ranks, what goes up is cut by heads."""
+    by_tp = _distinct(held, "tp")
+    return {
+        there + "q_a_proj.weight": _same(held, here + "linear_q_down_proj.weight"),
+        there + "q_a_layernorm.weight": _same(held, here + "linear_q_up_proj.layer_norm_weight"),
+        there + "q_b_proj.weight": _rows(by_tp, here + "linear_q_up_proj.weight"),
+        there + "kv_a_proj_with_mqa.weight": _same(held, here + "linear_kv_down_proj.weight"),
+        there + "kv_a_layernorm.weight": _same(held, here + "linear_kv_up_proj.layer_norm_weight"),
+        there + "kv_b_proj.weight": _rows(by_tp, here + "linear_kv_up_proj.weight"),
+    }
+
+
+def of_transformer_engine(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same under the names of a local spec: norms apart, experts one by one."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        name = name.replace("self_attention.linear_qkv.layer_norm_", "input_layernorm.")
+        name = name.replace("mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm.")
+        name = re.sub(r"experts\.(linear_fc[12])\.weight(\d+)", r"experts.local_experts.\2.\1.weight", name)
+        renamed[name] = tensor
+    return renamed
 
 
 def _mlp(by_tp: list[dict[str, torch.Tensor]], here: str, there: str) -> dict[str, torch.Tensor]:

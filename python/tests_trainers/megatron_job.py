@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,11 +14,12 @@ from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.moe import moe_utils
-from megatron.core.transformer.transformer_config import TransformerConfig
+from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
 import weightcast as wc
 from weightcast.adapters import megatron
 
+from .jobs import Job
 from .on_cpu import OnCPU, stand_in
 from .ranks import SOON, join
 
@@ -27,39 +27,16 @@ SEQUENCE = 8
 MICROBATCHES = 2
 
 
-@dataclass(frozen=True)
-class Job:
-    """A model, and how it is spread. `vocab` is that of the checkpoint, `padded` Megatron's."""
-
-    tp: int = 1
-    pp: int = 1
-    ep: int = 1
-    etp: int = 1
-    world: int = 1
-    vocab: int = 61
-    padded: int = 64
-    layers: int = 4
-    #: Layers of each pipeline stage, where they are not as many.
-    stages: tuple[int, ...] = ()
-    tied: bool = False
-    qk_norm: bool = False
-    bf16: bool = False
-    config: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.bfloat16 if self.bf16 else torch.float32
-
-
-def build(job: Job) -> GPTModel:
-    """The model of this rank."""
+def configure(job: Job) -> TransformerConfig:
+    """The sizes of the model, and how it is spread."""
     chosen = {
         "num_layers": job.layers, "hidden_size": 32, "ffn_hidden_size": 48, "kv_channels": 8,
         "num_attention_heads": 4, "num_query_groups": 2, "gated_linear_unit": True, "add_bias_linear": False,
         "activation_func": torch.nn.functional.silu, "normalization": "RMSNorm",
         "hidden_dropout": 0.0, "attention_dropout": 0.0, **job.config,
     }
-    config = TransformerConfig(
+    make = MLATransformerConfig if chosen.get("multi_latent_attention") else TransformerConfig
+    return make(
         tensor_model_parallel_size=job.tp, pipeline_model_parallel_size=job.pp,
         expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp,
         pipeline_dtype=job.dtype, params_dtype=job.dtype, bf16=job.bf16,
@@ -67,12 +44,21 @@ def build(job: Job) -> GPTModel:
         masked_softmax_fusion=False, gradient_accumulation_fusion=False, apply_rope_fusion=False,
         persist_layer_norm=False, qk_layernorm=job.qk_norm, **chosen,
     )
+
+
+def build(job: Job) -> GPTModel:
+    """The model of this rank, of Megatron's local spec."""
+    config = configure(job)
     if "moe_layer_freq" in job.config:
         spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
     else:
         spec = get_gpt_layer_local_spec(
             num_experts=config.num_moe_experts, qk_layernorm=job.qk_norm, normalization=config.normalization
         )
+    return assemble(job, config, spec)
+
+
+def assemble(job: Job, config: TransformerConfig, spec: Any) -> GPTModel:
     torch.manual_seed(7)
     return GPTModel(
         config, spec, vocab_size=job.padded, max_sequence_length=16, position_embedding_type="rope",

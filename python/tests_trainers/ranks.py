@@ -6,6 +6,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch.distributed as dist
 SOON = 120.0
 
 _fork = multiprocessing.get_context("fork")
+_spawn = multiprocessing.get_context("spawn")
 
 
 class Served:
@@ -33,11 +35,13 @@ class Served:
 
 
 class Process:
-    """A process that runs `program(say, hear, ...)`; `say` and `hear` talk to the test."""
+    """A process that runs `program(say, hear, ...)`; `say` and `hear` talk to the test. A program that is a
+    module's name is that module's `run`, in a process that has imported nothing yet."""
 
-    def __init__(self, program: Callable, *arguments: Any) -> None:
-        self._here, there = _fork.Pipe()
-        self._child = _fork.Process(target=_run, args=(there, program, arguments), daemon=True)
+    def __init__(self, program: Callable | str, *arguments: Any) -> None:
+        context = _spawn if isinstance(program, str) else _fork
+        self._here, there = context.Pipe()
+        self._child = context.Process(target=_run, args=(there, program, arguments), daemon=True)
         self._child.start()
         there.close()
 
@@ -57,9 +61,11 @@ class Process:
         self._here.close()
 
 
-def _run(there: Connection, program: Callable, arguments: tuple) -> None:
+def _run(there: Connection, program: Callable | str, arguments: tuple) -> None:
     try:
         torch.set_num_threads(1)
+        if isinstance(program, str):
+            program = import_module(program).run
         program(lambda value: there.send(("said", value)), there.recv, *arguments)
     except BaseException:
         there.send(("failed", traceback.format_exc()))

@@ -1,5 +1,6 @@
 """Megatron-core on real gloo ranks: what engines read is what Megatron holds, converted by hand."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 pytest.importorskip("megatron.core", reason="megatron-core is not installed: make test-trainers installs it")
 
 from . import by_hand, engine, megatron_job
-from .megatron_job import Job
+from .jobs import Job
 from .ranks import Process, tell
 
 EXPERTS = {
@@ -21,6 +22,11 @@ BY_EXPERT = {"one": (1, False), "experts": (2, True), "two": (2, False)}
 
 MIXED = EXPERTS | {
     "moe_layer_freq": [0, 1], "moe_shared_expert_intermediate_size": 20, "moe_shared_expert_gate": True,
+}
+SHARED = EXPERTS | {"moe_shared_expert_intermediate_size": 20}
+LATENT = {
+    "multi_latent_attention": True, "q_lora_rank": 12, "kv_lora_rank": 16, "qk_head_dim": 8, "qk_pos_emb_head_dim": 4,
+    "v_head_dim": 8, "rope_type": "rope",
 }
 UNEVEN = {"num_layers_in_first_pipeline_stage": 1, "num_layers_in_last_pipeline_stage": 3}
 
@@ -47,11 +53,30 @@ def cases() -> list:
 
 
 @pytest.mark.parametrize(("job", "engines"), cases())
-def test_engines_have_what_megatron_trained(
+def test_engines_have_what_megatron_trained(job: Job, engines: dict, server: str, tmp_path: Path) -> None:
+    follow(megatron_job.run, job, engines, server, tmp_path)
+
+
+TRANSFORMER_ENGINE = {
+    "tp2, pp2": (Job(tp=2, pp=2, world=4, layers=2, qk_norm=True, config={"add_qkv_bias": True}), TENSOR),
+    "tp2, ep2, etp2": (Job(tp=2, ep=2, etp=2, world=4, layers=1, config=SHARED), BY_EXPERT),
+    "tp2, latent attention": (Job(tp=2, world=2, layers=1, qk_norm=True, config=LATENT), BY_EXPERT),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("job", "engines"), TRANSFORMER_ENGINE.values(), ids=TRANSFORMER_ENGINE.keys())
+def test_engines_have_what_lies_in_modules_of_transformer_engine(
     job: Job, engines: dict, server: str, tmp_path: Path
 ) -> None:
+    """Megatron's own modules of TransformerEngine, over a stand-in for the latter."""
+    follow("tests_trainers.te_job", job, engines, server, tmp_path)
+
+
+def follow(program: Callable | str, job: Job, engines: dict, server: str, tmp_path: Path) -> None:
+    """Two steps of a trainer, which engines follow."""
     rendezvous = str(tmp_path / "rendezvous")
-    ranks = [Process(megatron_job.run, rank, job, server, rendezvous) for rank in range(job.world)]
+    ranks = [Process(program, rank, job, server, rendezvous) for rank in range(job.world)]
     rollout = None
     try:
         tell(ranks, None)
@@ -75,8 +100,9 @@ def test_engines_have_what_megatron_trained(
 
 
 def convert(job: Job, standing: list, held: list) -> dict[str, torch.Tensor]:
+    local = [by_hand.of_transformer_engine(tensors) for tensors in held]
     return by_hand.convert(
-        list(zip(standing, held, strict=True)), heads=job.config.get("num_attention_heads", 4),
+        list(zip(standing, local, strict=True)), heads=job.config.get("num_attention_heads", 4),
         groups=job.config.get("num_query_groups", 2), vocab=job.vocab, layers_per_stage=list(job.stages or [job.layers // job.pp] * job.pp),
         experts=job.config.get("num_moe_experts", 0),
     )

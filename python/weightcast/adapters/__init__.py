@@ -2,7 +2,8 @@
 
 `weightcast.adapters.vllm` reads vLLM models, `weightcast.adapters.sglang` SGLang's;
 `weightcast.adapters.megatron` reads models of Megatron-core, `weightcast.adapters.deepspeed` engines of
-DeepSpeed. Each imports its engine or trainer only when used. `catalog` says what is published; the other folders are what adapters share:
+DeepSpeed. Each imports its engine or trainer only when used. `catalog` says what is published; the other
+folders are what adapters share:
 
 - `engine`: one worker of an engine that runs, in an update
 - `recording`: what a loader does with published tensors
