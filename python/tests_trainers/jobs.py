@@ -15,6 +15,8 @@ class Job:
     ep: int = 1
     etp: int = 1
     world: int = 1
+    #: Chunks of each pipeline stage.
+    chunks: int = 1
     vocab: int = 61
     padded: int = 64
     layers: int = 4

@@ -39,15 +39,15 @@ def configure(job: Job) -> TransformerConfig:
     return make(
         tensor_model_parallel_size=job.tp, pipeline_model_parallel_size=job.pp,
         expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp,
-        pipeline_dtype=job.dtype, params_dtype=job.dtype, bf16=job.bf16,
+        virtual_pipeline_model_parallel_size=job.chunks if job.chunks > 1 else None, pipeline_dtype=job.dtype, params_dtype=job.dtype, bf16=job.bf16,
         use_cpu_initialization=True, bias_activation_fusion=False, bias_dropout_fusion=False,
         masked_softmax_fusion=False, gradient_accumulation_fusion=False, apply_rope_fusion=False,
         persist_layer_norm=False, qk_layernorm=job.qk_norm, **chosen,
     )
 
 
-def build(job: Job) -> GPTModel:
-    """The model of this rank, of Megatron's local spec."""
+def build(job: Job, chunk: int | None = None) -> GPTModel:
+    """The model of this rank, or a chunk of it, of Megatron's local spec."""
     config = configure(job)
     if "moe_layer_freq" in job.config:
         spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
@@ -55,22 +55,24 @@ def build(job: Job) -> GPTModel:
         spec = get_gpt_layer_local_spec(
             num_experts=config.num_moe_experts, qk_layernorm=job.qk_norm, normalization=config.normalization
         )
-    return assemble(job, config, spec)
+    return assemble(job, config, spec, chunk)
 
 
-def assemble(job: Job, config: TransformerConfig, spec: Any) -> GPTModel:
+def assemble(job: Job, config: TransformerConfig, spec: Any, chunk: int | None) -> GPTModel:
     torch.manual_seed(7)
+    first, last = chunk in (None, 0), chunk in (None, job.chunks - 1)
     return GPTModel(
         config, spec, vocab_size=job.padded, max_sequence_length=16, position_embedding_type="rope",
-        pre_process=mpu.is_pipeline_first_stage(), post_process=mpu.is_pipeline_last_stage(),
-        share_embeddings_and_output_weights=job.tied,
+        pre_process=first and mpu.is_pipeline_first_stage(), post_process=last and mpu.is_pipeline_last_stage(),
+        share_embeddings_and_output_weights=job.tied, vp_stage=chunk,
     )
 
 
-def train(model: GPTModel, optimizer: torch.optim.Optimizer, step: int) -> None:
+def train(models: list[GPTModel], optimizer: torch.optim.Optimizer, step: int) -> None:
     """A step of training, over Megatron's schedule of the pipeline."""
     draw = torch.Generator().manual_seed(100 * step + mpu.get_data_parallel_rank())
-    batches = iter(torch.randint(61, (MICROBATCHES, 1, SEQUENCE + 1), generator=draw))
+    batches = torch.randint(61, (MICROBATCHES, 1, SEQUENCE + 1), generator=draw)
+    each = [iter(batches) for _ in models]
 
     def forward(data: Any, chunk: GPTModel) -> tuple[torch.Tensor, Callable]:
         tokens = next(data)
@@ -81,10 +83,11 @@ def train(model: GPTModel, optimizer: torch.optim.Optimizer, step: int) -> None:
 
     optimizer.zero_grad()
     get_forward_backward_func()(
-        forward_step_func=forward, data_iterator=batches, model=[model], num_microbatches=MICROBATCHES,
+        forward_step_func=forward, data_iterator=each if len(each) > 1 else each[0], model=models, num_microbatches=MICROBATCHES,
         seq_length=SEQUENCE, micro_batch_size=1, forward_only=False,
     )
-    reduce_gradients(getattr(model, "module", model))
+    for model in models:
+        reduce_gradients(getattr(model, "module", model))
     optimizer.step()
 
 
@@ -103,14 +106,19 @@ def reduce_gradients(model: GPTModel) -> None:
         dist.all_reduce(model.shared_embedding_or_output_weight().grad, group=mpu.get_embedding_group())
 
 
-def tensors(model: GPTModel) -> dict[str, torch.Tensor]:
+def tensors(models: list[GPTModel]) -> list[dict[str, torch.Tensor]]:
     """What this rank has, under Megatron's own names."""
-    return {name: tensor.detach().clone() for name, tensor in getattr(model, "module", model).named_parameters()}
+    return [
+        {name: tensor.detach().clone() for name, tensor in getattr(model, "module", model).named_parameters()}
+        for model in models
+    ]
 
 
-def where() -> dict[str, int]:
+def where(chunk: int) -> dict[str, int]:
+    """Where a chunk is; stages go on from the last one's first chunk with the first one's second."""
+    stages = mpu.get_pipeline_model_parallel_world_size()
     return {
-        "tp": mpu.get_tensor_model_parallel_rank(), "pp": mpu.get_pipeline_model_parallel_rank(),
+        "tp": mpu.get_tensor_model_parallel_rank(), "pp": mpu.get_pipeline_model_parallel_rank() + chunk * stages,
         "ep": mpu.get_expert_model_parallel_rank(), "etp": mpu.get_expert_tensor_parallel_rank(),
     }
 
@@ -124,29 +132,31 @@ def run(say: Callable, hear: Callable, rank: int, job: Job, address: str, rendez
     join(rank, job.world, rendezvous)
     with OnCPU():
         mpu.initialize_model_parallel(
-            job.tp, job.pp, expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp
+            job.tp, job.pp, job.chunks if job.chunks > 1 else None, expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp
         )
-        model = build(job).eval()  # Megatron trains experts over tensor parallelism with TransformerEngine's norms only
+        models = [build(job, chunk if job.chunks > 1 else None) for chunk in range(job.chunks)]
         if job.bf16:
-            model = Float16Module(model.config, model)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-        publish(say, hear, model, optimizer, job, address)
+            models = [Float16Module(model.config, model) for model in models]
+        for model in models:
+            model.eval()  # Megatron trains experts over tensor parallelism with TransformerEngine's norms only
+        optimizer = torch.optim.AdamW([p for model in models for p in model.parameters()], lr=0.05)
+        publish(say, hear, models, optimizer, job, address)
 
 
 def publish(
-    say: Callable, hear: Callable, model: GPTModel, optimizer: torch.optim.Optimizer, job: Job, address: str
+    say: Callable, hear: Callable, models: list[GPTModel], optimizer: torch.optim.Optimizer, job: Job, address: str
 ) -> None:
     """The training loop, as a user has it."""
     expect = hear()
-    me = megatron.replica("trainer", model)
-    layout = megatron.layout(model, vocab_size=job.vocab, expect=expect)
+    me = megatron.replica("trainer", models)
+    layout = megatron.layout(models, vocab_size=job.vocab, expect=expect)
     with wc.open("policy", me, role="trainer", server=address, deadline=SOON) as handle:
         handle.register(layout, deadline=SOON)
-        say((where(), me, tensors(model)))
+        say(([where(chunk) for chunk in range(job.chunks)], me, tensors(models)))
         while (step := hear()) is not None:
-            train(model, optimizer, step)
+            train(models, optimizer, step)
             handle.publish(step, deadline=SOON)
-            say(tensors(model))
+            say(tensors(models))
             hear()
             handle.unpublish(deadline=SOON)
     say(None)

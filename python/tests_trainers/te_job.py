@@ -16,19 +16,19 @@ from . import megatron_job  # noqa: E402
 from .jobs import Job  # noqa: E402
 
 
-def build(job: Job) -> GPTModel:
+def build(job: Job, chunk: int | None) -> GPTModel:
     """The model of this rank: grouped experts, norms in the projections after them."""
     config = megatron_job.configure(job)
     spec = get_gpt_layer_with_transformer_engine_spec(
         num_experts=config.num_moe_experts, moe_grouped_gemm=config.num_moe_experts is not None,
         qk_layernorm=job.qk_norm, multi_latent_attention=config.multi_latent_attention,
     )
-    return megatron_job.assemble(job, config, spec)
+    return megatron_job.assemble(job, config, spec, chunk)
 
 
-def change(model: GPTModel, optimizer: object, step: int) -> None:
+def change(models: list[GPTModel], optimizer: object, step: int) -> None:
     """New values in place: the same for all ranks that have a parameter alike."""
-    for at, (name, parameter) in enumerate(model.named_parameters()):
+    for at, (name, parameter) in enumerate(models[0].named_parameters()):
         place = 0
         if ".experts." in name:
             place = 1 + mpu.get_expert_tensor_parallel_rank() + 10 * mpu.get_expert_model_parallel_rank()

@@ -40,6 +40,7 @@ FULL = {
     "pp2, tied, bf16": (Job(pp=2, world=2, layers=2, tied=True, bf16=True), TENSOR),
     "tp2, dp2": (Job(tp=2, world=4, layers=1), TENSOR),
     "pp2, uneven": (Job(pp=2, world=2, stages=(1, 3), config=UNEVEN), TENSOR),
+    "pp2, two chunks each": (Job(pp=2, chunks=2, world=2), TENSOR),
     "tp2, ep2, etp2": (Job(tp=2, ep=2, etp=2, world=4, layers=2, config=MIXED), BY_EXPERT),
     "tp2, ep2, etp1": (Job(tp=2, ep=2, world=2, layers=2, config=MIXED), BY_EXPERT),
     "pp2, ep2": (Job(pp=2, ep=2, world=4, layers=2, config=EXPERTS), BY_EXPERT),
@@ -100,9 +101,11 @@ def follow(program: Callable | str, job: Job, engines: dict, server: str, tmp_pa
 
 
 def convert(job: Job, standing: list, held: list) -> dict[str, torch.Tensor]:
-    local = [by_hand.of_transformer_engine(tensors) for tensors in held]
+    local = [by_hand.of_transformer_engine(chunk) for chunks in held for chunk in chunks]
+    places = [place for chunks in standing for place in chunks]
+    virtual = job.pp * job.chunks
     return by_hand.convert(
-        list(zip(standing, local, strict=True)), heads=job.config.get("num_attention_heads", 4),
-        groups=job.config.get("num_query_groups", 2), vocab=job.vocab, layers_per_stage=list(job.stages or [job.layers // job.pp] * job.pp),
+        list(zip(places, local, strict=True)), heads=job.config.get("num_attention_heads", 4),
+        groups=job.config.get("num_query_groups", 2), vocab=job.vocab, layers_per_stage=list(job.stages or [job.layers // virtual] * virtual),
         experts=job.config.get("num_moe_experts", 0),
     )

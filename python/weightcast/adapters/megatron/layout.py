@@ -174,8 +174,9 @@ def _refuse_late_gathers(model: Any) -> None:
 
 def _of_all_ranks(published: Catalog) -> Catalog:
     """What all ranks publish, if there are several."""
-    if not (distributed.is_available() and distributed.is_initialized()):
+    ranks = distributed.get_world_size() if distributed.is_initialized() else 1
+    if ranks == 1:
         return published
-    each: list[Any] = [None] * distributed.get_world_size()
+    each: list[Any] = [None] * ranks
     distributed.all_gather_object(each, published)
     return {name: entry for one in each for name, entry in one.items()}
