@@ -6,15 +6,22 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from megatron.core import parallel_state as mpu
+from megatron.core.distributed import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    finalize_model_grads,
+)
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.torch_norm import WrappedTorchNorm
 from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+from torch import nn
 
 import weightcast as wc
 from weightcast.adapters import megatron
@@ -39,11 +46,20 @@ def configure(job: Job) -> TransformerConfig:
     return make(
         tensor_model_parallel_size=job.tp, pipeline_model_parallel_size=job.pp,
         expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp,
+        sequence_parallel=job.tp > 1 and "num_moe_experts" in job.config,  # Megatron trains no experts without
         virtual_pipeline_model_parallel_size=job.chunks if job.chunks > 1 else None, pipeline_dtype=job.dtype, params_dtype=job.dtype, bf16=job.bf16,
         use_cpu_initialization=True, bias_activation_fusion=False, bias_dropout_fusion=False,
         masked_softmax_fusion=False, gradient_accumulation_fusion=False, apply_rope_fusion=False,
         persist_layer_norm=False, qk_layernorm=job.qk_norm, **chosen,
     )
+
+
+def norm(_: type, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **more: Any) -> nn.Module:
+    """In place of Megatron's wrapper of torch's norms, which leaves sequence parallelism to norms of
+    TransformerEngine and Apex."""
+    made = nn.RMSNorm(hidden_size, eps)
+    made.weight.sequence_parallel = config.sequence_parallel
+    return made
 
 
 def build(job: Job, chunk: int | None = None) -> GPTModel:
@@ -68,48 +84,53 @@ def assemble(job: Job, config: TransformerConfig, spec: Any, chunk: int | None) 
     )
 
 
-def train(models: list[GPTModel], optimizer: torch.optim.Optimizer, step: int) -> None:
+def optimize(job: Job, models: list[GPTModel]) -> tuple[list[nn.Module], Any]:
+    """Megatron's own data parallelism and distributed optimizer over a rank's model: every data-parallel rank
+    steps a part of the parameters, which lie in one buffer, and gathers the others."""
+    config = DistributedDataParallelConfig(use_distributed_optimizer=True)
+    wrapped = [Float16Module(model.config, model) if job.bf16 else model for model in models]
+    wrapped = [DistributedDataParallel(model.config, config, model) for model in wrapped]
+    chosen = OptimizerConfig(
+        optimizer="adam", lr=0.05, bf16=job.bf16, params_dtype=job.dtype, use_distributed_optimizer=True, clip_grad=0.0
+    )
+    return wrapped, get_megatron_optimizer(chosen, wrapped)
+
+
+def train(models: list[nn.Module], optimizer: Any, step: int) -> None:
     """A step of training, over Megatron's schedule of the pipeline."""
     draw = torch.Generator().manual_seed(100 * step + mpu.get_data_parallel_rank())
     batches = torch.randint(61, (MICROBATCHES, 1, SEQUENCE + 1), generator=draw)
     each = [iter(batches) for _ in models]
 
-    def forward(data: Any, chunk: GPTModel) -> tuple[torch.Tensor, Callable]:
+    def forward(data: Any, chunk: nn.Module) -> tuple[torch.Tensor, Callable]:
         tokens = next(data)
         future = torch.triu(torch.ones(1, 1, SEQUENCE, SEQUENCE, dtype=torch.bool), 1)
         positions = torch.arange(SEQUENCE)[None]
         loss = chunk(tokens[:, :-1], positions, future, labels=tokens[:, 1:].contiguous())
         return loss, lambda each: (each.float().mean(), {})
 
+    for model in models:
+        model.zero_grad_buffer()
     optimizer.zero_grad()
     get_forward_backward_func()(
-        forward_step_func=forward, data_iterator=each if len(each) > 1 else each[0], model=models, num_microbatches=MICROBATCHES,
-        seq_length=SEQUENCE, micro_batch_size=1, forward_only=False,
+        forward_step_func=forward, data_iterator=each if len(each) > 1 else each[0], model=models,
+        num_microbatches=MICROBATCHES, seq_length=SEQUENCE, micro_batch_size=1, forward_only=False,
     )
-    for model in models:
-        reduce_gradients(getattr(model, "module", model))
+    finalize_model_grads(models)
     optimizer.step()
 
 
-def reduce_gradients(model: GPTModel) -> None:
-    """What Megatron's DistributedDataParallel and finalize_model_grads do: copies of a parameter get the
-    same gradient."""
-    for parameter in model.parameters():
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        experts = not getattr(parameter, "allreduce", True)
-        data = mpu.get_expert_data_parallel_group() if experts else mpu.get_data_parallel_group()
-        dist.all_reduce(parameter.grad, group=data)
-        if not getattr(parameter, "tensor_model_parallel", False):
-            dist.all_reduce(parameter.grad, group=mpu.get_tensor_model_parallel_group())
-    if model.share_embeddings_and_output_weights and mpu.get_pipeline_model_parallel_world_size() > 1:
-        dist.all_reduce(model.shared_embedding_or_output_weight().grad, group=mpu.get_embedding_group())
+def bare(model: nn.Module) -> GPTModel:
+    """The model, without what it is wrapped in."""
+    while not isinstance(model, GPTModel):
+        model = model.module
+    return model
 
 
-def tensors(models: list[GPTModel]) -> list[dict[str, torch.Tensor]]:
+def tensors(models: list[nn.Module]) -> list[dict[str, torch.Tensor]]:
     """What this rank has, under Megatron's own names."""
     return [
-        {name: tensor.detach().clone() for name, tensor in getattr(model, "module", model).named_parameters()}
+        {name: tensor.detach().clone() for name, tensor in bare(model).named_parameters()}
         for model in models
     ]
 
@@ -127,6 +148,7 @@ def run(say: Callable, hear: Callable, rank: int, job: Job, address: str, rendez
     """Says what it has; then, at each word, publishes, says so, and trains when the test has looked."""
     os.environ["OMP_NUM_THREADS"] = "1"
     stand_in()
+    WrappedTorchNorm.__new__ = norm
     get_cuda_rng_tracker().fork = lambda *_: nullcontext()  # nothing is dropped out
     moe_utils.te_general_gemm = None  # megatron-core 0.16.1 forgets to, without TransformerEngine
     join(rank, job.world, rendezvous)
@@ -135,24 +157,19 @@ def run(say: Callable, hear: Callable, rank: int, job: Job, address: str, rendez
             job.tp, job.pp, job.chunks if job.chunks > 1 else None, expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp
         )
         models = [build(job, chunk if job.chunks > 1 else None) for chunk in range(job.chunks)]
-        if job.bf16:
-            models = [Float16Module(model.config, model) for model in models]
-        for model in models:
-            model.eval()  # Megatron trains experts over tensor parallelism with TransformerEngine's norms only
-        optimizer = torch.optim.AdamW([p for model in models for p in model.parameters()], lr=0.05)
+        models, optimizer = optimize(job, models)
         publish(say, hear, models, optimizer, job, address)
 
 
 def publish(
-    say: Callable, hear: Callable, models: list[GPTModel], optimizer: torch.optim.Optimizer, job: Job, address: str
+    say: Callable, hear: Callable, models: list[nn.Module], optimizer: Any, job: Job, address: str
 ) -> None:
-    """The training loop, as a user has it."""
-    expect = hear()
+    """The training loop, as a user has it. All ranks together must have the checkpoint that the test says."""
     me = megatron.replica("trainer", models)
-    layout = megatron.layout(models, vocab_size=job.vocab, expect=expect)
+    say(([where(chunk) for chunk in range(job.chunks)], me, tensors(models)))
+    layout = megatron.layout(models, expect=hear())
     with wc.open("policy", me, role="trainer", server=address, deadline=SOON) as handle:
         handle.register(layout, deadline=SOON)
-        say(([where(chunk) for chunk in range(job.chunks)], me, tensors(models)))
         while (step := hear()) is not None:
             train(models, optimizer, step)
             handle.publish(step, deadline=SOON)

@@ -16,6 +16,8 @@ class OnCPU(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if function is torch.Tensor.cuda:
             return args[0]
+        if function is torch.Tensor.type and len(args) == 1:
+            return function(*args).replace("torch.", "torch.cuda.")
         if torch.device(kwargs.get("device") or "cpu").type == "cuda":
             kwargs["device"] = "cpu"
         return function(*args, **kwargs)

@@ -80,10 +80,10 @@ def follow(program: Callable | str, job: Job, engines: dict, server: str, tmp_pa
     ranks = [Process(program, rank, job, server, rendezvous) for rank in range(job.world)]
     rollout = None
     try:
-        tell(ranks, None)
         standing, replicas, held = zip(*[rank.told() for rank in ranks], strict=True)
         expected = convert(job, standing, held)
         shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        tell(ranks, {name: (shape, job.dtype) for name, shape in shapes.items()})
         assert len({replica.name for replica in replicas}) == job.world // replicas[0].num_shards
         rollout = Process(engine.serve, server, shapes, engines, job.dtype)
         for step in (1, 2):
