@@ -18,6 +18,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3MoeConfig, Qwen3Moe
 import weightcast as wc
 from weightcast.adapters import deepspeed as published
 
+from .engine import BLOCK
 from .ranks import SOON, join
 
 SEQUENCE = 8
@@ -35,6 +36,8 @@ class ZeroJob:
     world: int = 2
     experts: bool = False
     tied: bool = False
+    #: Whether projections are published in FP8.
+    fp8: bool = False
     zero: dict[str, Any] = field(default_factory=dict)
 
 
@@ -80,7 +83,10 @@ def run(say: Callable, hear: Callable, rank: int, job: ZeroJob, address: str, re
     engine = start(job)
     me = published.replica("trainer", engine)
     with wc.open("policy", me, role="trainer", server=address, deadline=SOON) as handle:
-        handle.register(published.layout(engine), deadline=SOON)
+        layout = published.layout(engine)
+        if job.fp8:
+            layout.quantise("*_proj.weight", block=BLOCK)
+        handle.register(layout, deadline=SOON)
         say((me, gathered(engine)))
         while (step := hear()) is not None:
             train(engine, step)

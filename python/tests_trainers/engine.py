@@ -8,11 +8,15 @@ from typing import Any
 import torch
 
 import weightcast as wc
+from weightcast.testing import fp8
 
 from .ranks import SOON
 
-#: Names and shapes of a checkpoint.
-Shapes = dict[str, tuple[int, ...]]
+#: Shape and type of each tensor of a checkpoint.
+Checkpoint = dict[str, tuple[tuple[int, ...], torch.dtype]]
+
+#: Blocks of FP8, at whose edges no trainer's shard ends.
+BLOCK = (12, 10)
 
 ROWS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "q_proj.bias", "k_proj.bias", "v_proj.bias",
         "gate_proj.weight", "up_proj.weight", "embed_tokens.weight", "lm_head.weight")
@@ -24,20 +28,21 @@ FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 class Shard:
     """What one rank of an engine holds."""
 
-    def __init__(self, shapes: Shapes, rank: int, of: int, by_expert: bool, dtype: torch.dtype) -> None:
-        self._rank, self._of, self._by_expert, self._dtype = rank, of, by_expert, dtype
+    def __init__(self, checkpoint: Checkpoint, rank: int, of: int, by_expert: bool) -> None:
+        self._rank, self._of, self._by_expert = rank, of, by_expert
         self.layout = wc.Layout()
         #: Views of what is held: name, first index and length by dimension.
         self.held: list[tuple[str, list[int], list[int], torch.Tensor]] = []
+        shapes = {name: shape for name, (shape, _) in checkpoint.items()}
         for names in _fused(shapes):
-            self._add(shapes, names)
+            self._add(shapes, names, checkpoint[names[0]][1])
 
-    def _add(self, shapes: Shapes, names: list[str]) -> None:
+    def _add(self, shapes: dict[str, tuple[int, ...]], names: list[str], dtype: torch.dtype) -> None:
         boxes = [self._box(name, shapes[name]) for name in names]
         if not all(boxes):
             return
         rows = sum(length[0] for _, length in boxes)
-        tensor = torch.zeros((rows, *boxes[0][1][1:]), dtype=self._dtype)
+        tensor = torch.zeros((rows, *boxes[0][1][1:]), dtype=dtype)
         parts, at = [], 0
         for name, (start, length) in zip(names, boxes, strict=True):
             self.held.append((name, start, length, tensor[at : at + length[0]]))
@@ -63,7 +68,7 @@ class Shard:
         return (start, length) if length[0] else None
 
 
-def _fused(shapes: Shapes) -> list[list[str]]:
+def _fused(shapes: dict[str, tuple[int, ...]]) -> list[list[str]]:
     """The names of each tensor of the engine."""
     lists: dict[str, list[str]] = {}
     for name in shapes:
@@ -76,12 +81,12 @@ def _fused(shapes: Shapes) -> list[list[str]]:
 
 
 def serve(
-    say: Callable, hear: Callable, address: str, shapes: Shapes, ways: dict[str, tuple[int, bool]], dtype: torch.dtype
+    say: Callable, hear: Callable, address: str, checkpoint: Checkpoint, ways: dict[str, tuple[int, bool]]
 ) -> None:
     """Engines of several ways, `name: (ranks, by expert)`: each rank in a thread of this process. At each
     word from the test, updates all, and says which version and what they hold."""
     engines = {
-        name: [Shard(shapes, rank, of, by_expert, dtype) for rank in range(of)] for name, (of, by_expert) in ways.items()
+        name: [Shard(checkpoint, rank, of, by_expert) for rank in range(of)] for name, (of, by_expert) in ways.items()
     }
     opened: dict[tuple[str, int], wc.Handle] = {}
 
@@ -121,6 +126,22 @@ def _each(engines: dict[str, list[Shard]], call: Callable) -> None:
         thread.join()
     if errors:
         raise errors[0]
+
+
+def checkpoint_of(tensors: dict[str, torch.Tensor]) -> Checkpoint:
+    """What a checkpoint of these tensors has."""
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+
+
+def in_fp8(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same with projections in FP8, made by torch of the whole tensors."""
+    made = {}
+    for name, tensor in tensors.items():
+        if name.endswith("_proj.weight"):
+            made[name], made[name + "_scale_inv"] = fp8.quantise(tensor, BLOCK)
+        else:
+            made[name] = tensor
+    return made
 
 
 def compare(held: dict[str, list], expected: dict[str, torch.Tensor]) -> None:

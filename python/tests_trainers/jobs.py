@@ -25,6 +25,8 @@ class Job:
     tied: bool = False
     qk_norm: bool = False
     bf16: bool = False
+    #: Whether projections are published in FP8.
+    fp8: bool = False
     config: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -26,6 +26,7 @@ from torch import nn
 import weightcast as wc
 from weightcast.adapters import megatron
 
+from .engine import BLOCK
 from .jobs import Job
 from .on_cpu import OnCPU, stand_in
 from .ranks import SOON, join
@@ -154,7 +155,8 @@ def run(say: Callable, hear: Callable, rank: int, job: Job, address: str, rendez
     join(rank, job.world, rendezvous)
     with OnCPU():
         mpu.initialize_model_parallel(
-            job.tp, job.pp, job.chunks if job.chunks > 1 else None, expert_model_parallel_size=job.ep, expert_tensor_parallel_size=job.etp
+            job.tp, job.pp, job.chunks if job.chunks > 1 else None, expert_model_parallel_size=job.ep,
+            expert_tensor_parallel_size=job.etp,
         )
         models = [build(job, chunk if job.chunks > 1 else None) for chunk in range(job.chunks)]
         models, optimizer = optimize(job, models)
@@ -168,6 +170,8 @@ def publish(
     me = megatron.replica("trainer", models)
     say(([where(chunk) for chunk in range(job.chunks)], me, tensors(models)))
     layout = megatron.layout(models, expect=hear())
+    if job.fp8:
+        layout.quantise("*_proj.weight", block=BLOCK)
     with wc.open("policy", me, role="trainer", server=address, deadline=SOON) as handle:
         handle.register(layout, deadline=SOON)
         while (step := hear()) is not None:

@@ -21,6 +21,7 @@ FULL = {
     "zero2": (ZeroJob(2, tied=True), TENSOR),
     "zero3, three ranks": (ZeroJob(3, world=3, tied=True), TENSOR),
     "zero3, all persistent": (ZeroJob(3, zero={"stage3_param_persistence_threshold": 10**6}), TENSOR),
+    "zero3, fp8": (ZeroJob(3, fp8=True), TENSOR),
     "zero3, offloaded": (ZeroJob(3, zero=OFFLOADED), TENSOR),
     "zero3, experts": (ZeroJob(3, world=3, experts=True), BY_EXPERT),
     "zero2, experts": (ZeroJob(2, experts=True), BY_EXPERT),
@@ -41,14 +42,14 @@ def test_engines_have_what_deepspeed_trained(job: ZeroJob, engines: dict, server
         replicas, held = zip(*[rank.told() for rank in ranks], strict=True)
         assert len({replica.name for replica in replicas}) == (1 if job.stage == 3 else job.world)
         expected = by_name(held[0])
-        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-        rollout = Process(engine.serve, server, shapes, engines, torch.bfloat16)
+        made = engine.in_fp8 if job.fp8 else dict
+        rollout = Process(engine.serve, server, engine.checkpoint_of(made(expected)), engines)
         for step in (1, 2):
             tell(ranks, step)
             before, expected = expected, by_name([rank.told() for rank in ranks][0])
             assert all(not torch.equal(before[name], expected[name]) for name in expected if "experts" not in name)
             rollout.tell(step)
-            engine.compare(rollout.told(), expected)
+            engine.compare(rollout.told(), made(expected))
             tell(ranks, "go on")
         tell(ranks, None)
         assert [rank.told() for rank in ranks] == [None] * job.world

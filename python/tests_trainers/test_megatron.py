@@ -38,6 +38,8 @@ FULL = {
     "tp4, more ranks than groups": (Job(tp=4, world=4, layers=1, config={"add_qkv_bias": True}), TENSOR),
     "padding on several ranks": (Job(tp=4, world=4, layers=1, vocab=30), TENSOR),
     "pp2, tied, bf16": (Job(pp=2, world=2, layers=2, tied=True, bf16=True), TENSOR),
+    "tp2, pp2, fp8": (Job(tp=2, pp=2, world=4, layers=2, fp8=True), TENSOR),
+    "tp2, ep2, etp2, fp8": (Job(tp=2, ep=2, etp=2, world=4, layers=1, bf16=True, fp8=True, config=EXPERTS), BY_EXPERT),
     "tp2, dp2": (Job(tp=2, world=4, layers=1), TENSOR),
     "pp2, uneven": (Job(pp=2, world=2, stages=(1, 3), config=UNEVEN), TENSOR),
     "pp2, two chunks each": (Job(pp=2, chunks=2, world=2), TENSOR),
@@ -82,16 +84,16 @@ def follow(program: Callable | str, job: Job, engines: dict, server: str, tmp_pa
     try:
         standing, replicas, held = zip(*[rank.told() for rank in ranks], strict=True)
         expected = convert(job, standing, held)
-        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-        tell(ranks, {name: (shape, job.dtype) for name, shape in shapes.items()})
+        tell(ranks, engine.checkpoint_of(expected))
         assert len({replica.name for replica in replicas}) == job.world // replicas[0].num_shards
-        rollout = Process(engine.serve, server, shapes, engines, job.dtype)
+        published = engine.in_fp8 if job.fp8 else dict
+        rollout = Process(engine.serve, server, engine.checkpoint_of(published(expected)), engines)
         for step in (1, 2):
             tell(ranks, step)
             before, expected = expected, convert(job, standing, [rank.told() for rank in ranks])
             assert all(not torch.equal(before[name], expected[name]) for name in expected if "experts" not in name)
             rollout.tell(step)
-            engine.compare(rollout.told(), expected)
+            engine.compare(rollout.told(), published(expected))
             tell(ranks, "go on")
         tell(ranks, None)
         assert [rank.told() for rank in ranks] == [None] * job.world
