@@ -3,7 +3,8 @@ something is made before they are published."""
 
 from .casts import Cast, cast
 from .gathered import Gathered, gathered
-from .module import exchange, layout, replica
+from .module import exchange, layout
 from .recipes import Recipe, recipe
+from .replicas import replica
 
 __all__ = ["Cast", "Gathered", "Recipe", "cast", "exchange", "gathered", "layout", "recipe", "replica"]

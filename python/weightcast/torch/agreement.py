@@ -15,7 +15,7 @@ from .recipes import Product
 def raise_together(mesh: DeviceMesh | None, failed: StageFailed | None) -> None:
     """Raises on all ranks what one of them has raised; on that one, the error itself."""
     mine = None if failed is None else (failed.tensor, str(failed.stage), failed.reason, failed.rank)
-    told = next((one for one in _told_by_all(mesh, mine) if one is not None), None)
+    told = next((one for one in told_by_all(mesh, mine) if one is not None), None)
     if failed is not None:
         raise failed
     if told is not None:
@@ -28,7 +28,7 @@ def refuse_other_plans(mesh: DeviceMesh | None, products: Sequence[Product]) -> 
     for product in products:
         plan.update(repr((product.outputs, product.inputs, product.made)).encode())
     mine = (plan.hexdigest(), len(products), dist.get_rank() if mesh is not None else 0)
-    for digest, count, rank in _told_by_all(mesh, mine):
+    for digest, count, rank in told_by_all(mesh, mine):
         if digest != mine[0]:
             raise _core.Misuse(
                 f"rank {rank} makes {count} tensors and rank {mine[2]} makes {mine[1]}, or of other names or "
@@ -36,8 +36,8 @@ def refuse_other_plans(mesh: DeviceMesh | None, products: Sequence[Product]) -> 
             )
 
 
-def _told_by_all(mesh: DeviceMesh | None, mine: Any) -> list[Any]:
-    """What each rank of the mesh says."""
+def told_by_all(mesh: DeviceMesh | None, mine: Any) -> list[Any]:
+    """What each rank of the mesh says, without order."""
     told = [mine]
     if mesh is None:
         return told

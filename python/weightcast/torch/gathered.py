@@ -25,9 +25,10 @@ from .agreement import raise_together, refuse_other_plans
 from .casts import Cast, converted
 from .dry_run import outputs
 from .marks import refuse
-from .module import Rename, add_module, names_of, published_by, read_only, replica
+from .module import Rename, add_module, names_of, published_by, read_only
 from .planned import Planned, Ranks, local, plan
 from .recipes import Recipe, check, products
+from .replicas import copy_of
 from .streams import StageStreams
 from .tensors import held
 
@@ -163,13 +164,16 @@ class Gathered:
     def replica(self, name: str, **labels: Any) -> Replica:
         """Which shard of which replica this rank is. `labels` go to `Replica`."""
         peers, mesh = self._ranks.peers, self._ranks.mesh
-        try:
-            return replica(name, self._module, **labels)
-        except _core.Misuse:
-            # Meshes within one that has no copies: its ranks are the shards.
-            if mesh is None or len(peers) < mesh.size():
-                raise
-            return Replica(name, shard=peers.index(self._ranks.own), num_shards=len(peers), **labels)
+        mine = copy_of(self._module)
+        if mesh is None or set(mine.ranks) == set(peers):
+            return mine.replica(name, **labels)
+        if len(peers) < mesh.size():
+            raise _core.Misuse(
+                "parameters lie on device meshes with copies along different dimensions, so nobody knows who "
+                "makes what for which copy; build weightcast.Replica by hand"
+            )
+        # A largest mesh without copies: its ranks are the shards.
+        return Replica(name, shard=peers.index(self._ranks.own), num_shards=len(peers), **labels)
 
     # A refresh
 

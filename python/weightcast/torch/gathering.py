@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from .. import _core
+from .meshes import coordinate_of
 from .module import boxes_at
 
 #: Waits for one thing to have ended.
@@ -84,9 +84,7 @@ def gather_of(name: str, tensor: torch.Tensor, peers: tuple[int, ...]) -> WholeG
     if not isinstance(tensor, DTensor):
         return WholeGather(peers)
     mesh = tensor.device_mesh
-    coordinate = mesh.get_coordinate()
-    if coordinate is None:
-        raise _core.Misuse("this rank is not part of the module's device mesh")
+    coordinate = coordinate_of(mesh)
     boxes_at(name, tensor, list(coordinate))  # refuses placements that hold no slice
     cuts = [d for d, p in enumerate(tensor.placements) if not p.is_replicate() and mesh.size(d) > 1]
     if not cuts:
@@ -103,9 +101,7 @@ def gather_of(name: str, tensor: torch.Tensor, peers: tuple[int, ...]) -> WholeG
 
 def ranks_of(mesh: DeviceMesh, dims: list[int]) -> tuple[int, ...]:
     """The global ranks that differ from this one along these dimensions of its mesh at most."""
-    coordinate = mesh.get_coordinate()
-    if coordinate is None:
-        raise _core.Misuse("this rank is not part of the module's device mesh")
+    coordinate = coordinate_of(mesh)
     at = tuple(slice(None) if dim in dims else coordinate[dim] for dim in range(mesh.ndim))
     return tuple(sorted(mesh.mesh[at].flatten().tolist()))
 

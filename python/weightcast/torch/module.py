@@ -18,8 +18,8 @@ from .. import layout as layouts
 from ..adapters.catalog import Catalog, Entry, catalog_of
 from ..memory import TORCH
 from ..names import NameMap, PublishedSlice, Stack, check, map_of
-from ..replica import Replica
 from .marks import refuse
+from .meshes import coordinate_of, covering
 from .tensors import Held, held, settle
 
 Rename = Callable[[str], str | None]
@@ -89,7 +89,7 @@ def add_module(
         if isinstance(tensor, DTensor) and tensor.device_mesh not in meshes:
             meshes.append(tensor.device_mesh)
     if meshes:
-        listed.exchange = exchange(max(meshes, key=lambda mesh: mesh.size()))
+        listed.exchange = _exchange_over(meshes)
     listed.origins.module(module, settle)
     for name, owner, key, _ in kept:
         listed.origins.slot(name, owner, key)
@@ -191,31 +191,18 @@ def exchange_over(groups: Sequence[Any], device: str | None = None) -> layouts.E
     return largest
 
 
-def replica(name: str, module: nn.Module, **labels: Any) -> Replica:
-    """Which shard of which replica this rank's module is, read off its device mesh.
+def _exchange_over(meshes: list[DeviceMesh]) -> layouts.Exchange:
+    """An exchange over all ranks of these meshes; where there is no mesh for that, only whoever needs it is
+    told."""
+    try:
+        return exchange(covering(meshes))
+    except _core.Misuse as error:
+        reason = str(error)
 
-    Mesh dimensions along which every parameter is replicated (HSDP, DDP) make one replica each,
-    named `name-0`, `name-1`, ...; the others are the shards of one. `labels` go to `Replica`.
-    """
-    settle(module)
-    sharded = [p for p in module.parameters() if isinstance(p, DTensor)]
-    if not sharded:
-        return Replica(name, **labels)
-    mesh = sharded[0].device_mesh
-    for parameter in sharded:
-        if parameter.device_mesh != mesh:
-            raise _core.Misuse(
-                "parameters lie on different device meshes; build weightcast.Replica by hand"
-            )
-    copies = [
-        all(p.placements[dim].is_replicate() for p in sharded) for dim in range(mesh.ndim)
-    ]
-    coordinate, sizes = _coordinate(mesh), list(mesh.shape)
-    shard = _flatten(coordinate, sizes, [not copy for copy in copies])
-    copy = _flatten(coordinate, sizes, copies)
-    if any(copies):
-        name = f"{name}-{copy[0]}"
-    return Replica(name, shard=shard[0], num_shards=shard[1], **labels)
+    def refused(_: npt.NDArray[np.int32]) -> None:
+        raise _core.Misuse(f"FP8 blocks of which several ranks hold parts need all ranks: {reason}")
+
+    return refused
 
 
 def _add(
@@ -263,7 +250,7 @@ def _slices(name: str, tensor: torch.Tensor) -> list[tuple[list[int], list[int]]
     """First index and length by dimension of each box that this rank holds."""
     if not isinstance(tensor, DTensor):
         return [([0] * tensor.ndim, list(tensor.shape))]
-    return boxes_at(name, tensor, _coordinate(tensor.device_mesh))
+    return boxes_at(name, tensor, list(coordinate_of(tensor.device_mesh)))
 
 
 def boxes_at(name: str, tensor: DTensor, coordinate: list[int]) -> list[tuple[list[int], list[int]]]:
@@ -272,7 +259,7 @@ def boxes_at(name: str, tensor: DTensor, coordinate: list[int]) -> list[tuple[li
     mesh = tensor.device_mesh
     axes = [(f"dim{dim}", size) for dim, size in enumerate(mesh.shape)]
     placements = [_placement(name, placement) for placement in tensor.placements]
-    rank = _flatten(coordinate, list(mesh.shape), [True] * mesh.ndim)[0]
+    rank = _flatten(coordinate, list(mesh.shape))
     try:
         return _core.local_slices(list(tensor.shape), axes, placements, rank)
     except ValueError as error:
@@ -289,17 +276,9 @@ def _placement(name: str, placement: Placement) -> tuple[str, int, int]:
     raise _core.LayoutMismatch(f"{name}: placement {placement} holds no slice; redistribute it first")
 
 
-def _coordinate(mesh: DeviceMesh) -> list[int]:
-    coordinate = mesh.get_coordinate()
-    if coordinate is None:
-        raise _core.Misuse("this rank is not part of the module's device mesh")
-    return list(coordinate)
-
-
-def _flatten(coordinate: list[int], sizes: list[int], chosen: list[bool]) -> tuple[int, int]:
-    """Row-major index of a coordinate over the chosen mesh dimensions, and their size."""
-    index, total = 0, 1
-    for at, size, take in zip(coordinate, sizes, chosen, strict=True):
-        if take:
-            index, total = index * size + at, total * size
-    return index, total
+def _flatten(coordinate: list[int], sizes: list[int]) -> int:
+    """Row-major index of a coordinate."""
+    index = 0
+    for at, size in zip(coordinate, sizes, strict=True):
+        index = index * size + at
+    return index

@@ -48,7 +48,18 @@ def _parameters(module: nn.Module) -> Iterator[Held]:
     for path, owner in module.named_modules():
         for key, tensor in owner._parameters.items():
             if tensor is not None:
-                yield Held(_join(path, key), owner, key, tensor)
+                yield Held(_join(path, key), owner, key, _as_cut(tensor))
+
+
+def _as_cut(tensor: torch.Tensor) -> torch.Tensor:
+    """A DTensor in place of what DDP over tensor parallelism leaves of one between steps: this rank's shard,
+    with a note of what was cut how."""
+    spec = getattr(tensor, "_st_info", None)
+    if spec is None:
+        return tensor
+    return DTensor.from_local(
+        tensor.detach(), spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=spec.stride
+    )
 
 
 def _buffers(module: nn.Module) -> Iterator[Held]:

@@ -1,0 +1,160 @@
+"""Modules over several device meshes: real gloo ranks train, engines of several layouts have each step to the bit."""
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import weightcast as wc  # noqa: E402
+from weightcast.torch.copies import copies_of  # noqa: E402
+
+from .conftest import SOON  # noqa: E402
+from .programs import mesh_trainer  # noqa: E402
+from .test_torch import bits  # noqa: E402
+
+#: Along which dimension engines of tensor parallelism cut, and those of expert parallelism.
+TENSOR_PARALLEL = {"up.weight": 0, "up.bias": 0, "down.weight": 1, "experts.w": 1}
+EXPERT_PARALLEL = {"experts.w": 0}
+ENGINES = {"tp1": (1, {}), "tp2": (2, TENSOR_PARALLEL), "tp4": (4, TENSOR_PARALLEL), "ep2": (2, EXPERT_PARALLEL)}
+
+
+def test_ranks_with_equal_holdings_are_copies() -> None:
+    """By trying all ways of dealing ranks out: there can be no more copies, and each of them is whole."""
+    drawn = random.Random(3)
+    tables = [[drawn.randrange(3) for _ in range(drawn.randint(1, 5))] for _ in range(40)]
+    for table in [*tables, [0] * 5, list(range(5)), [0, 1] * 3, []]:
+        copies = copies_of(table)
+        assert sorted(rank for copy in copies for rank in copy) == list(range(len(table)))
+        for copy in copies:
+            assert copy == sorted(copy) and {table[rank] for rank in copy} == set(table)
+        assert len(copies) == most(table), table
+
+
+def most(table: list[int]) -> int:
+    """The most whole copies into which ranks can be dealt out."""
+    best = 0
+    for dealt in itertools.product(range(len(table)), repeat=len(table)):
+        held: dict[int, set[int]] = {}
+        for rank, copy in enumerate(dealt):
+            held.setdefault(copy, set()).add(table[rank])
+        if held and all(each == set(table) for each in held.values()):
+            best = max(best, len(held))
+    return best
+
+
+def test_copies_are_numbered_along_the_replicated_dimension() -> None:
+    mesh = list(itertools.product(range(2), range(3), range(2)))
+    # The middle dimension holds copies.
+    copies = copies_of([(a, c) for a, _, c in mesh])
+    assert [[mesh[rank] for rank in copy] for copy in copies] == [
+        [(a, b, c) for a in range(2) for c in range(2)] for b in range(3)
+    ]
+
+
+@contextmanager
+def ranks(program: ModuleType, world: int, *arguments: str) -> Iterator[None]:
+    """Runs a program on each of so many ranks; all of them end well."""
+    command = [sys.executable, "-m", f"{__package__}.programs.{Path(str(program.__file__)).stem}"]
+    started = [
+        subprocess.Popen(
+            [*command, str(rank), str(world), *arguments],
+            cwd=Path(__file__).parent.parent,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    try:
+        yield
+        for rank in started:
+            _, errors = rank.communicate(timeout=3 * SOON)
+            assert rank.returncode == 0, errors
+    finally:
+        for rank in started:
+            rank.kill()
+            rank.communicate(timeout=SOON)
+
+
+def chunk(tensor: torch.Tensor, dim: int, index: int, of: int) -> torch.Tensor:
+    """As torch cuts unevenly; `torch.chunk` leaves out what is empty."""
+    size, each = tensor.shape[dim], -(-tensor.shape[dim] // of)
+    start = min(index * each, size)
+    return tensor.narrow(dim, start, min(each, size - start)).contiguous()
+
+
+def engine_shards(
+    tensors: dict[str, torch.Tensor], shards: int, cuts: dict[str, int]
+) -> list[dict[str, tuple[int | None, torch.Tensor]]]:
+    """What each shard of an engine should hold of these tensors, and along which dimension it is cut."""
+    return [
+        {
+            name: (
+                cuts.get(name),
+                chunk(tensor, cuts[name], shard, shards) if name in cuts else tensor,
+            )
+            for name, tensor in tensors.items()
+        }
+        for shard in range(shards)
+    ]
+
+
+def empty_engine(
+    tensors: dict[str, torch.Tensor], shards: int, cuts: dict[str, int]
+) -> tuple[list[dict[str, torch.Tensor]], list[wc.Layout]]:
+    """Memory of an engine, and its layouts."""
+    memories, layouts = [], []
+    for at, shard in enumerate(engine_shards(tensors, shards, cuts)):
+        memory = {name: torch.zeros_like(tensor) for name, (_, tensor) in shard.items()}
+        layout = wc.Layout()
+        for name, (dim, _) in shard.items():
+            shape = tensors[name].shape
+            whole = dim is None
+            layout.add(
+                memory[name],
+                wc.part(name, shape=shape) if whole else wc.part(name, shape=shape, dim=dim, index=at, of=shards),
+            )
+        memories.append(memory)
+        layouts.append(layout)
+    return memories, layouts
+
+
+@pytest.mark.parametrize("world", [4, 8])
+def test_each_step_arrives_whole(group, server, tmp_path, world):
+    with ranks(mesh_trainer, world, server.address, str(tmp_path)):
+        for name, (_, copies) in mesh_trainer.CASES.items():
+            if world in copies:
+                receive(group, name, copies[world])
+
+
+def receive(group, name: str, copies: int) -> None:
+    """Follows one job with engines of all layouts, and compares each of them after each step."""
+    first = mesh_trainer.expected(0)
+    engines = {}
+    for engine, (shards, cuts) in ENGINES.items():
+        memories, layouts = empty_engine(first, shards, cuts)
+        engines[engine] = (memories, group(engine, layouts, model=name))
+    done = group("done", empty_engine(first, 1, {})[1], model=name)[0]
+    names = {f"trainer-{copy}" for copy in range(copies)} if copies > 1 else {"trainer"}
+    for version in range(1, mesh_trainer.STEPS + 1):
+        held = done.wait(lambda held, v=version: names <= held.get(v, set()), deadline=3 * SOON)
+        assert {one for one in held[version] if one.startswith("trainer")} == names
+        tensors = mesh_trainer.expected(version)
+        for engine, (memories, members) in engines.items():
+            updated = members.all(lambda handle, v=version: handle.update(v, deadline=SOON))
+            assert all(one.changed for one in updated)
+            for shard, (memory, wanted) in enumerate(
+                zip(memories, engine_shards(tensors, *ENGINES[engine]), strict=True)
+            ):
+                for key, (_, tensor) in wanted.items():
+                    assert bits(memory[key]) == bits(tensor), (name, engine, shard, key, version)
+        done.update(version, deadline=SOON)
