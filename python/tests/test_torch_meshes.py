@@ -15,10 +15,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import weightcast as wc  # noqa: E402
+from weightcast.testing import fp8  # noqa: E402
 from weightcast.torch.copies import copies_of  # noqa: E402
+from weightcast.torch.ranges import boxes_of  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
-from .programs import mesh_trainer  # noqa: E402
+from .programs import flat_trainer, mesh_trainer  # noqa: E402
 from .test_torch import bits  # noqa: E402
 
 #: Along which dimension engines of tensor parallelism cut, and those of expert parallelism.
@@ -136,7 +138,54 @@ def test_each_step_arrives_whole(group, server, tmp_path, world):
                 receive(group, name, copies[world])
 
 
-def receive(group, name: str, copies: int) -> None:
+@pytest.mark.parametrize("world", [2, 4])
+def test_each_step_of_fsdp1_arrives_whole(group, server, tmp_path, world):
+    """In place, and in FP8: ranks hold ranges that begin and end within rows, and blocks with several ranks."""
+    with ranks(flat_trainer, world, server.address, str(tmp_path)):
+        for name, (_, copies) in flat_trainer.CASES.items():
+            if world in copies:
+                receive(group, name, copies[world], also=receive_fp8)
+
+
+def receive_fp8(group, model: str) -> Iterator[None]:
+    """Follows the same job's FP8 at each `next`."""
+    memory: dict[str, torch.Tensor] = {}
+    layout = wc.Layout()
+    for version in itertools.count():
+        expected = dict(mesh_trainer.expected(version))
+        for name in ("up.weight", "down.weight"):
+            expected[name], expected[f"{name}_scale_inv"] = fp8.quantise(expected[name], (4, 3))
+        if version == 0:
+            for name, tensor in expected.items():
+                memory[name] = torch.zeros_like(tensor)
+                layout.add(memory[name], name)
+            rollout = group("done", [layout], model=f"{model}-fp8")[0]
+        else:
+            rollout.wait(lambda held, v=version: v in held, deadline=3 * SOON)
+            rollout.update(version, deadline=SOON)
+            for name, tensor in expected.items():
+                assert bits(memory[name]) == bits(tensor), (model, name, version)
+        yield
+
+
+def test_boxes_of_a_range() -> None:
+    """One behind the other they are the range, in as few boxes as the number of dimensions allows."""
+    for shape in [(), (5,), (4, 3), (1, 7), (7, 1), (3, 2, 4), (2, 1, 3, 2)]:
+        whole = torch.arange(torch.Size(shape).numel()).reshape(shape)
+        for first, end in itertools.combinations(range(whole.numel() + 1), 2):
+            boxes = list(boxes_of(shape, first, end - first))
+            found = []
+            for start, length in boxes:
+                box = whole
+                for dim, (at, count) in enumerate(zip(start, length, strict=True)):
+                    box = box.narrow(dim, at, count)
+                found += box.flatten().tolist()
+            assert found == list(range(first, end)), (shape, first, end)
+            assert len(boxes) <= max(1, 2 * len(shape) - 1), (shape, first, end)
+        assert list(boxes_of(shape, 0, 0)) == []
+
+
+def receive(group, name: str, copies: int, also=None) -> None:
     """Follows one job with engines of all layouts, and compares each of them after each step."""
     first = mesh_trainer.expected(0)
     engines = {}
@@ -144,6 +193,8 @@ def receive(group, name: str, copies: int) -> None:
         memories, layouts = empty_engine(first, shards, cuts)
         engines[engine] = (memories, group(engine, layouts, model=name))
     done = group("done", empty_engine(first, 1, {})[1], model=name)[0]
+    beside = also(group, name) if also else itertools.repeat(None)
+    next(beside)
     names = {f"trainer-{copy}" for copy in range(copies)} if copies > 1 else {"trainer"}
     for version in range(1, mesh_trainer.STEPS + 1):
         held = done.wait(lambda held, v=version: names <= held.get(v, set()), deadline=3 * SOON)
@@ -158,3 +209,4 @@ def receive(group, name: str, copies: int) -> None:
                 for key, (_, tensor) in wanted.items():
                     assert bits(memory[key]) == bits(tensor), (name, engine, shard, key, version)
         done.update(version, deadline=SOON)
+        next(beside)

@@ -21,6 +21,7 @@ class Origins:
     def __init__(self) -> None:
         self._tensors: list[tuple[str, Any, int]] = []
         self._slots: list[tuple[str, Any, str, str, bool, int]] = []
+        self._elsewise: list[tuple[str, Any, Callable[[Any], int], int]] = []
         self._root: Any = None
         #: Brings a module back into the state in which it was read, if it can be in another.
         self._settle: Callable[[Any], None] | None = None
@@ -45,6 +46,10 @@ class Origins:
         except RuntimeError:  # it has no memory of its own; nothing of it is registered
             return
         self._slots.append((name, weakref.ref(owner), table, key, sharded, address))
+
+    def place(self, name: str, owner: Any, address: Callable[[Any], int]) -> None:
+        """Notes memory that a module keeps where no attribute names it: `address` finds it again."""
+        self._elsewise.append((name, weakref.ref(owner), address, address(owner)))
 
     def moved(self) -> str | None:
         """What is registered and has other storage now, and what to do about it."""
@@ -87,5 +92,9 @@ class Origins:
             except (AttributeError, KeyError, RuntimeError):  # none, of another kind, without memory
                 here = False
             if not here:
+                names.append(name)
+        for name, reference, where, address in self._elsewise:
+            owner = reference()
+            if owner is not None and where(owner) != address:
                 names.append(name)
         return names

@@ -1,4 +1,4 @@
-"""One rank of a gloo job: modules that FSDP1 sharded are refused, those of FSDP2 are right or told.
+"""One rank of a gloo job: what FSDP1 wraps is refused without its wrapper, modules of FSDP2 are right or told.
 
 Arguments: rank, world size, the server, and a directory through which the ranks find each other.
 """
@@ -44,7 +44,6 @@ def fsdp1() -> None:
                 use_orig_params=original,
                 device_id=torch.device("cpu"),
             )
-            refused("belongs to FSDP1", lambda model=model: wct.layout(model))
             refused("belongs to FSDP1", lambda model=model: wct.layout(model.module))
 
 

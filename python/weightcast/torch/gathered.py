@@ -24,6 +24,7 @@ from ..replica import Replica
 from .agreement import raise_together, refuse_other_plans
 from .casts import Cast, converted
 from .dry_run import outputs
+from .flat import flats
 from .marks import refuse
 from .module import Rename, add_module, names_of, published_by, read_only
 from .planned import Planned, Ranks, local, plan
@@ -86,6 +87,11 @@ class Gathered:
         progress: Progress | None,
     ) -> None:
         self._module = module.module if isinstance(module, DistributedDataParallel) else module
+        if flats(self._module):
+            raise _core.Misuse(
+                "gathered() knows no flat parameters (FSDP1); shard with torch.distributed.fsdp.fully_shard, "
+                "or publish them in place (weightcast.torch.layout)"
+            )
         self._pipeline, self._progress, self._buffers = pipeline, progress, in_place["buffers"]
         tensors = self._tensors()
         self._ranks = Ranks(tensors.values())

@@ -70,9 +70,8 @@ MARKS: tuple[tuple[Mark, str, str], ...] = (
     (
         _flat,
         "belongs to FSDP1 (FullyShardedDataParallel), whose ranks hold pieces of one flattened "
-        "parameter: no slices of tensors",
-        "shard with torch.distributed.fsdp.fully_shard (FSDP2), use DistributedDataParallel where "
-        "every rank has all, or publish a module of its own that the full state dict is copied into",
+        "parameter, and does not say which",
+        "give the FullyShardedDataParallel itself, not what it wraps",
     ),
     (
         _zero3,

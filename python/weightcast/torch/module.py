@@ -1,6 +1,7 @@
 """A module's parameters as slices of logical tensors, named as in its checkpoint."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from .. import layout as layouts
 from ..adapters.catalog import Catalog, Entry, catalog_of
 from ..memory import TORCH
 from ..names import NameMap, PublishedSlice, Stack, check, map_of
+from .flat import Flat, FlatPart, flats, memory_of
 from .marks import refuse
 from .meshes import coordinate_of, covering
+from .ranges import boxes_of
 from .tensors import Held, held, settle
 
 Rename = Callable[[str], str | None]
@@ -37,18 +40,18 @@ def layout(
     """The layout of a module's local tensors, in place, under the names of its checkpoint: parameters,
     and the persistent buffers that belong to a checkpoint too, unless `buffers=False` leaves them out.
 
-    Reads FSDP2, HSDP and tensor-parallel placements off DTensors; plain parameters are whole. Those
-    of FSDP1, of DeepSpeed ZeRO-3, and of Megatron where several ranks share them, don't say which
-    slice they are, and raise `Misuse` (see `weightcast.adapters.deepspeed` and `.megatron`). Buffers that a
-    forward pass changes (the statistics of batch norms) are published memory too: run it in `eval` between
-    `publish` and `unpublish`, and keep them equal on all ranks, or leave them out. Tied
-    weights are listed once, under their first name, as in published checkpoints. `names` says what the
-    checkpoint calls a parameter, or what it keeps apart that the module stacks; without it, what
-    transformers models need (`weightcast.names`). `rename` maps a published name to another, or to None
-    to leave it out. Parameters on a GPU get a copy in host memory, and with `beside` those on the host too
-    (see `weightcast.Layout`). `expect` is a catalog (a mapping, or a
-    directory of safetensors: see `weightcast.adapters.catalog.catalog_of`) that must be met name by
-    name and shape by shape; what is left over on either side is an error.
+    Reads FSDP2, HSDP and tensor-parallel placements off DTensors, and ranges of flat parameters off FSDP1
+    (`FullyShardedDataParallel` itself); plain parameters are whole. Those of DeepSpeed ZeRO-3, and of
+    Megatron where several ranks share them, don't say which slice they are, and raise `Misuse`. Buffers
+    that a forward pass changes (the statistics of batch norms) are published memory too: run it in `eval`
+    between `publish` and `unpublish`, and keep them equal on all ranks, or leave them out. Tied weights are
+    listed once, under their first name, as in published checkpoints. `names` says what the checkpoint calls a
+    parameter, or what it keeps apart that the module stacks; without it, what transformers models need
+    (`weightcast.names`). `rename` maps a published name to another, or to None to leave it out. Parameters
+    on a GPU get a copy in host memory, and with `beside` those on the host too (see `weightcast.Layout`).
+    `expect` is a catalog (a mapping, or a directory of safetensors: see
+    `weightcast.adapters.catalog.catalog_of`) that must be met name by name and shape by shape; what is left
+    over on either side is an error.
 
     The layout remembers the module (weakly): if it has other storage later, `register`, `publish` and
     `update` raise `Misuse` and name the tensors.
@@ -75,10 +78,12 @@ def add_module(
     in place."""
     if isinstance(module, DistributedDataParallel):
         module = module.module
+    names = names or map_of(module)
+    pieces = flats(module)
     meshes: list[DeviceMesh] = []
     published: Catalog = {}
     kept: list[Held] = []
-    for what, one in chosen(module, names, rename, buffers, but):
+    for what, one in _chosen(module, names, rename, buffers, but, pieces):
         name, tensor = one.name, one.tensor
         refuse(name, one.owner, tensor)
         other = None if instead is None else instead.get(name)
@@ -88,9 +93,16 @@ def add_module(
         published |= _whole(what, name, tensor)
         if isinstance(tensor, DTensor) and tensor.device_mesh not in meshes:
             meshes.append(tensor.device_mesh)
+    for what, part in _chosen_of(pieces, names, rename):
+        _add_range(listed, what, part)
+        published |= _whole(what, part.name, part.whole)
     if meshes:
         listed.exchange = _exchange_over(meshes)
+    elif cut := next((flat for flat in pieces if flat.is_cut), None):
+        listed.exchange = _largest([cut.group], memory_of(cut.owner).device.type)
     listed.origins.module(module, settle)
+    for flat in pieces:
+        listed.origins.place(flat.parts[0].name, flat.owner, lambda owner: memory_of(owner).data_ptr())
     for name, owner, key, _ in kept:
         listed.origins.slot(name, owner, key)
     return published
@@ -107,7 +119,11 @@ def published_by(
 ) -> Catalog:
     """What all ranks publish of a module with `add_module`, some of it in other types."""
     listed: Catalog = {}
-    for what, one in chosen(module, names, rename, buffers, but):
+    names = names or map_of(module)
+    pieces = flats(module)
+    for what, part in _chosen_of(pieces, names, rename):
+        listed |= _whole(what, part.name, part.whole)
+    for what, one in _chosen(module, names, rename, buffers, but, pieces):
         found = _whole(what, one.name, one.tensor)
         if casts is not None and one.name in casts:
             dtype = TORCH[str(casts[one.name]).removeprefix("torch.")]
@@ -125,24 +141,37 @@ def names_of(
     but: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """Under which names each tensor of a module is published, by the module's own names."""
-    pairs = chosen(module, names, rename, buffers, but)
-    return {one.name: list(_whole(what, one.name, one.tensor)) for what, one in pairs}
+    chosen = _chosen(module, names or map_of(module), rename, buffers, but, flats(module))
+    return {one.name: list(_whole(what, one.name, one.tensor)) for what, one in chosen}
 
 
-def chosen(
+def _chosen(
     module: nn.Module,
-    names: NameMap | None,
+    names: NameMap,
     rename: Rename | None,
     buffers: bool,
-    but: Collection[str] = (),
+    but: Collection[str],
+    pieces: Sequence[Flat],
 ) -> Iterator[tuple[str | Stack, Held]]:
-    """The tensors of a module that are published, and as what."""
-    names = names or map_of(module)
+    """The tensors that are published and are not flattened, and as what."""
+    flattened = frozenset[int]().union(*(flat.standing for flat in pieces))
     for one in held(module, buffers):
+        if id(one.tensor) in flattened:
+            continue
         what = None if one.name in but else names.published(one.name)
         what = _renamed(what, rename, one.name, one.tensor)
         if what is not None:
             yield what, one
+
+
+def _chosen_of(
+    pieces: Sequence[Flat], names: NameMap, rename: Rename | None
+) -> Iterator[tuple[str | Stack, FlatPart]]:
+    """The parameters that are published of those that are flattened, and as what."""
+    for part in (part for flat in pieces for part in flat.parts):
+        what = _renamed(names.published(part.name), rename, part.name, part.whole)
+        if what is not None:
+            yield what, part
 
 
 def _renamed(
@@ -170,17 +199,11 @@ def _whole(what: str | Stack, name: str, tensor: torch.Tensor) -> dict[str, Entr
 def exchange(mesh: DeviceMesh) -> layouts.Exchange:
     """Takes the largest of each number over all ranks of a device mesh: what FP8 blocks that lie
     with several ranks need (`Layout.exchange`)."""
-
     # The largest along one dimension after the other is the largest of all.
-    return exchange_over([mesh.get_group(dim) for dim in range(mesh.ndim)], mesh.device_type)
+    return _largest([mesh.get_group(dim) for dim in range(mesh.ndim)], mesh.device_type)
 
 
-def exchange_over(groups: Sequence[Any], device: str | None = None) -> layouts.Exchange:
-    """The same over process groups, one after the other; tensors go over a device, that of the groups'
-    backend if none is given."""
-    if device is None:
-        device = "cuda" if any("nccl" in dist.get_backend(group) for group in groups) else "cpu"
-
+def _largest(groups: Sequence[Any], device: str) -> layouts.Exchange:
     def largest(numbers: npt.NDArray[np.int32]) -> None:
         mine = torch.from_numpy(numbers)
         all_ = mine.to(device)
@@ -227,7 +250,22 @@ def _add(
         published = [one for box in slices for one in what.slices(name, tensor.shape, box)]
         if not published:
             return
-    listed.add(memory, [published_part(one) for one in published], along=along, dtype=dtype)
+    listed.add(memory, [_part(one) for one in published], along=along, dtype=dtype)
+
+
+def _add_range(listed: layouts.Layout, what: str | Stack, part: FlatPart) -> None:
+    """Adds what a rank holds of a parameter that is flattened, box by box."""
+    shape, at = tuple(part.whole.shape), 0
+    for start, length in boxes_of(shape, part.first, part.memory.numel()):
+        count = prod(length)
+        memory = part.memory.narrow(0, at, count)
+        at += count
+        if isinstance(what, str):
+            memory, published = memory.view(length), [PublishedSlice(what, shape, start, length)]
+        else:
+            memory, published = memory.view(-1, length[-1]), what.slices(part.name, shape, (start, length))
+        if published:
+            listed.add(memory, [_part(one) for one in published])
 
 
 def read_only(host: torch.Tensor) -> tuple[npt.NDArray[Any], str]:
@@ -237,8 +275,7 @@ def read_only(host: torch.Tensor) -> tuple[npt.NDArray[Any], str]:
     return array, TORCH[str(host.dtype).removeprefix("torch.")]
 
 
-def published_part(published: PublishedSlice) -> layouts.Part:
-    """A slice of a published tensor, for `Layout.add`."""
+def _part(published: PublishedSlice) -> layouts.Part:
     core = _core.Part(published.name, list(published.shape))
     box = zip(published.start, published.length, strict=True)
     for dim, (first, count) in enumerate(box):

@@ -17,6 +17,7 @@ from .. import _core
 from ..replica import Replica
 from .agreement import told_by_all
 from .copies import copies_of
+from .flat import Flat, flats
 from .meshes import coordinate_of, covering, root_of
 from .tensors import held
 
@@ -56,18 +57,23 @@ class Copy:
 
 def copy_of(module: nn.Module, group: Any = None) -> Copy:
     """The copy of which this rank holds a part. As `replica`, all ranks call it together."""
-    tensors = {one.name: one.tensor for one in held(module, buffers=False)}
+    pieces = flats(module)
+    flattened = {id_ for flat in pieces for id_ in flat.standing}
+    listed = held(module, buffers=False)
+    tensors = {one.name: one.tensor for one in listed if id(one.tensor) not in flattened}
     meshes: list[DeviceMesh] = []
     for tensor in tensors.values():
         if isinstance(tensor, DTensor) and tensor.device_mesh not in meshes:
             meshes.append(tensor.device_mesh)
     if group is not None:
-        return _told(tensors, None, group)
+        return _told(tensors, pieces, None, group)
+    if pieces:
+        return _of_flats(pieces, meshes)
     if not meshes:
         return _alike(module)
     if len(meshes) == 1 and root_of(meshes[0]) == meshes[0]:
         return _computed(tensors, meshes[0])
-    return _told(tensors, covering(meshes), None)
+    return _told(tensors, pieces, covering(meshes), None)
 
 
 def _alike(module: nn.Module) -> Copy:
@@ -87,13 +93,31 @@ def _computed(tensors: dict[str, torch.Tensor], mesh: DeviceMesh) -> Copy:
     return _copy(holdings, mesh.mesh.flatten().tolist(), places.index(own))
 
 
-def _told(tensors: dict[str, torch.Tensor], mesh: DeviceMesh | None, group: Any) -> Copy:
+def _of_flats(pieces: Sequence[Flat], meshes: Sequence[DeviceMesh]) -> Copy:
+    """Of a module of FSDP1, by the process groups of its flat parameters."""
+    first = pieces[0]
+    if meshes or any((flat.ranks, flat.copy) != (first.ranks, first.copy) for flat in pieces):
+        raise _core.Misuse(
+            "parameters are cut by FSDP1 over different process groups, or beside device meshes; give "
+            "group=, the process group of all ranks that train this module"
+        )
+    own = first.ranks.index(dist.get_rank())
+    if any(flat.is_cut for flat in pieces):
+        return Copy(*first.copy, first.ranks, own)
+    return Copy(own, len(first.ranks), (dist.get_rank(),), 0)
+
+
+def _told(
+    tensors: dict[str, torch.Tensor], pieces: Sequence[Flat], mesh: DeviceMesh | None, group: Any
+) -> Copy:
     """Of any module: each rank of a mesh or group says what it holds."""
     place: tuple[int, ...] = ()
     digest = failed = None
     try:
         place = coordinate_of(mesh) if mesh is not None else (dist.get_rank(group),)
-        digest = sha256(repr(_holding(tensors, _places(tensors))).encode()).hexdigest()
+        of_flats = [([part.name for part in flat.parts], flat.holding) for flat in pieces]
+        held_here = repr((_holding(tensors, _places(tensors)), of_flats))
+        digest = sha256(held_here.encode()).hexdigest()
     except _core.WeightcastError as error:
         failed = str(error)
     said = sorted(_asked(mesh, group, (place, dist.get_rank(), digest, failed)))

@@ -48,7 +48,7 @@ def _parameters(module: nn.Module) -> Iterator[Held]:
     for path, owner in module.named_modules():
         for key, tensor in owner._parameters.items():
             if tensor is not None:
-                yield Held(_join(path, key), owner, key, _as_cut(tensor))
+                yield Held(join(path, key), owner, key, _as_cut(tensor))
 
 
 def _as_cut(tensor: torch.Tensor) -> torch.Tensor:
@@ -67,13 +67,14 @@ def _buffers(module: nn.Module) -> Iterator[Held]:
     ignored = set(getattr(module, "_keys_to_ignore_on_save", None) or ())
     for path, owner in module.named_modules():
         for key, tensor in owner._buffers.items():
-            name = _join(path, key)
+            name = join(path, key)
             persistent = key not in owner._non_persistent_buffers_set and name not in ignored
             if tensor is not None and persistent:
                 yield Held(name, owner, key, tensor)
 
 
-def _join(path: str, key: str) -> str:
+def join(path: str, key: str) -> str:
+    """The name of what a module at a path has under a key."""
     return f"{path}.{key}" if path else key
 
 

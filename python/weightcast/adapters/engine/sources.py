@@ -26,14 +26,21 @@ class InPlace:
     of one that each rank has whole, rank 0 publishes."""
 
     def __init__(self, module: nn.Module, rank: int) -> None:
+        from ...torch.flat import flats
+
         self._module = module
-        sharded = any(isinstance(p, DTensor) for p in module.parameters())
+        self._flat = flats(module)
+        sharded = any(isinstance(p, DTensor) for p in module.parameters()) or bool(self._flat)
         #: Whether this rank has a part in publishing.
         self.publishes = sharded or rank == 0
         self._sharded = sharded
 
     def catalog(self) -> Catalog:
         """What will be published."""
+        if self._flat:
+            from ...torch.module import published_by
+
+            return published_by(self._module, names=None, rename=None, buffers=True)
         return catalog_of(self._module)
 
     def replica(self, name: str) -> Replica:
