@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 VENV_VLLM := .venv-vllm
 VENV_SGLANG := .venv-sglang
 VENV_TRAINERS := .venv-trainers
+# Libraries of trainers apart, over $(VENV) too.
+VENV_JOBS := .venv-jobs
 # Test processes share the machine with each other: one thread each.
 export OMP_NUM_THREADS ?= 1
 
@@ -17,7 +19,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -57,6 +59,9 @@ test-trainers: $(VENV_TRAINERS)/tools $(VENV)/weightcast ## Publish from Megatro
 
 trainers: $(VENV_TRAINERS)/tools $(VENV)/weightcast ## The same in every layout of theirs, some minutes
 	$(VENV_TRAINERS)/bin/python -m pytest python/tests_trainers -m full
+
+test-jobs: $(VENV_JOBS)/tools $(VENV)/weightcast ## Test loops and arrays of real libraries for trainers
+	$(VENV_JOBS)/bin/python -m pytest python/tests_jobs
 
 # Debian's package `prometheus` has both programs. SKIP=1: where they are not, that is no failure.
 test-metrics: $(VENV)/weightcast ## Have a real Prometheus scrape a server and load the rules
@@ -175,7 +180,7 @@ docs: ## Build the Rust documentation
 	cargo doc --locked $(CRATES) --no-deps
 
 clean: ## Remove everything that was built
-	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS)
+	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS) $(VENV_JOBS)
 
 $(VENV)/tools: requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)

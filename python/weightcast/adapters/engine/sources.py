@@ -1,11 +1,12 @@
 """What a trainer publishes: a module's tensors where they lie, what is made of them, or copies of what a
 `WeightSource` yields."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from ... import _core
 from ...layout import Layout
@@ -25,12 +26,14 @@ class InPlace:
     """A module's own tensors. Of a sharded module every rank publishes its shard, and nothing is gathered;
     of one that each rank has whole, rank 0 publishes."""
 
-    def __init__(self, module: nn.Module, rank: int) -> None:
+    def __init__(self, module: nn.Module, rank: int, options: Mapping[str, Any] | None = None) -> None:
+        """`options` are arguments of `weightcast.torch.layout`."""
         from ...torch.flat import flats
+        from ...torch.tensors import held
 
-        self._module = module
+        self._module, self._options = module, dict(options or {})
         self._flat = flats(module)
-        sharded = any(isinstance(p, DTensor) for p in module.parameters()) or bool(self._flat)
+        sharded = bool(self._flat) or any(isinstance(one.tensor, DTensor) for one in held(module, False))
         #: Whether this rank has a part in publishing.
         self.publishes = sharded or rank == 0
         self._sharded = sharded
@@ -41,7 +44,8 @@ class InPlace:
             from ...torch.module import published_by
 
             return published_by(self._module, names=None, rename=None, buffers=True)
-        return catalog_of(self._module)
+        module = self._module
+        return catalog_of(module.module if isinstance(module, DistributedDataParallel) else module)
 
     def replica(self, name: str) -> Replica:
         """Who this rank is."""
@@ -53,7 +57,7 @@ class InPlace:
         """The tensors, where they lie."""
         from ... import torch as wct
 
-        return wct.layout(self._module)
+        return wct.layout(self._module, **self._options)
 
     def refresh(self) -> None:
         """Nothing: what is published is what the optimizer changes."""
