@@ -38,7 +38,8 @@ def ranks(program: ModuleType, world: int, *arguments: str, **environment: str) 
     finally:
         for rank in started:
             rank.kill()
-            rank.communicate(timeout=SOON)
+            _, errors = rank.communicate(timeout=SOON)
+            print(errors or "", file=sys.stderr)  # shown if the test fails
 
 
 def chunk(tensor: torch.Tensor, dim: int, index: int, of: int) -> torch.Tensor:

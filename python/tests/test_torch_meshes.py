@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import weightcast as wc  # noqa: E402
+from weightcast.copies import copies_of  # noqa: E402
 from weightcast.testing import fp8  # noqa: E402
-from weightcast.torch.copies import copies_of  # noqa: E402
 from weightcast.torch.ranges import boxes_of  # noqa: E402
 
 from .conftest import SOON  # noqa: E402

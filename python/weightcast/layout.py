@@ -9,6 +9,7 @@ import numpy.typing as npt
 from . import _core
 from .host_copies import HostCopies
 from .memory import checked, describe, on_device
+from .names import PublishedSlice
 from .origins import Origins
 
 #: Replaces each int32 by the largest over all shards of the group. All of them call it together.
@@ -54,6 +55,14 @@ def part(
     if start is None or length is None:
         raise ValueError(f"{name}: start and length go together")
     return Part(core.range(dim, start, length))
+
+
+def part_of(published: PublishedSlice) -> Part:
+    """A slice of a published tensor as a part."""
+    core = _core.Part(published.name, list(published.shape))
+    for dim, (first, count) in enumerate(zip(published.start, published.length, strict=True)):
+        core = core.range(dim, first, count)
+    return Part(core)
 
 
 class Layout:

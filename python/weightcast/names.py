@@ -5,7 +5,7 @@ holds. `map_of` knows those of transformers models; another model takes a `NameM
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from . import _core
 #: Parts of a path that wrappers add: torch.compile, FSDP1, activation checkpoints.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
+#: Maps a published name to another, or to None to leave it out.
+Rename = Callable[[str], str | None]
 #: A box of a parameter: its first index and its length by dimension.
 StartAndLength = tuple[Sequence[int], Sequence[int]]
 #: Published names, or those of a stack's matrices, by a module's name; None leaves out.
@@ -111,6 +113,19 @@ def _pattern(left: str) -> re.Pattern[str]:
 def _fill(template: str, groups: Sequence[str]) -> str:
     first, *rest = template.split("*")
     return first + "".join(group + part for group, part in zip(groups, rest, strict=False))
+
+
+def renamed(what: str | Stack | None, rename: Rename | None, name: str) -> str | Stack | None:
+    """What is published of the parameter of this name, with each published name renamed."""
+    if what is None or rename is None:
+        return what
+    if isinstance(what, str):
+        return rename(what)
+    found = [rename(matrix) for matrix in what.matrices]
+    matrices = [matrix for matrix in found if matrix is not None and "{expert}" in matrix]
+    if len(matrices) < len(found):
+        raise _core.Misuse(f"{name}: rename keeps {{expert}} in the names of a stack's matrices")
+    return Stack(tuple(matrices))
 
 
 _EXPERTS: Rows = {

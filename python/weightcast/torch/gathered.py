@@ -16,7 +16,7 @@ from .. import layout as layouts
 from ..adapters.catalog import Catalog, catalog_of
 from ..host_copies import HostCopies, Version
 from ..memory import TORCH
-from ..names import NameMap
+from ..names import NameMap, Rename
 from ..pinned import PinnedMemory
 from ..pipeline import GIB, Pipeline, Stage, StageFailed, Work
 from ..progress import Progress, ProgressBar
@@ -26,7 +26,7 @@ from .casts import Cast, converted
 from .dry_run import outputs
 from .flat import flats
 from .marks import refuse
-from .module import Rename, add_module, names_of, published_by, read_only
+from .module import add_module, names_of, published_by, read_only
 from .planned import Planned, Ranks, local, plan
 from .recipes import Recipe, check, products
 from .replicas import copy_of

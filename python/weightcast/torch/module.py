@@ -1,6 +1,6 @@
 """A module's parameters as slices of logical tensors, named as in its checkpoint."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -18,14 +18,12 @@ from .. import _core
 from .. import layout as layouts
 from ..adapters.catalog import Catalog, Entry, catalog_of
 from ..memory import TORCH
-from ..names import NameMap, PublishedSlice, Stack, check, map_of
+from ..names import NameMap, PublishedSlice, Rename, Stack, check, map_of, renamed
 from .flat import Flat, FlatPart, flats, memory_of
 from .marks import refuse
 from .meshes import coordinate_of, covering
 from .ranges import boxes_of
 from .tensors import Held, held, settle
-
-Rename = Callable[[str], str | None]
 
 
 def layout(
@@ -159,7 +157,7 @@ def _chosen(
         if id(one.tensor) in flattened:
             continue
         what = None if one.name in but else names.published(one.name)
-        what = _renamed(what, rename, one.name, one.tensor)
+        what = renamed(what, rename, one.name)
         if what is not None:
             yield what, one
 
@@ -169,23 +167,9 @@ def _chosen_of(
 ) -> Iterator[tuple[str | Stack, FlatPart]]:
     """The parameters that are published of those that are flattened, and as what."""
     for part in (part for flat in pieces for part in flat.parts):
-        what = _renamed(names.published(part.name), rename, part.name, part.whole)
+        what = renamed(names.published(part.name), rename, part.name)
         if what is not None:
             yield what, part
-
-
-def _renamed(
-    what: str | Stack | None, rename: Rename | None, name: str, tensor: torch.Tensor
-) -> str | Stack | None:
-    if what is None or rename is None:
-        return what
-    if isinstance(what, str):
-        return rename(what)
-    renamed = [rename(matrix) for matrix in what.matrices]
-    matrices = [matrix for matrix in renamed if matrix is not None and "{expert}" in matrix]
-    if len(matrices) < len(renamed):
-        raise _core.Misuse(f"{name}: rename keeps {{expert}} in the names of a stack's matrices")
-    return Stack(tuple(matrices))
 
 
 def _whole(what: str | Stack, name: str, tensor: torch.Tensor) -> dict[str, Entry]:
@@ -250,7 +234,7 @@ def _add(
         published = [one for box in slices for one in what.slices(name, tensor.shape, box)]
         if not published:
             return
-    listed.add(memory, [_part(one) for one in published], along=along, dtype=dtype)
+    listed.add(memory, [layouts.part_of(one) for one in published], along=along, dtype=dtype)
 
 
 def _add_range(listed: layouts.Layout, what: str | Stack, part: FlatPart) -> None:
@@ -265,7 +249,7 @@ def _add_range(listed: layouts.Layout, what: str | Stack, part: FlatPart) -> Non
         else:
             memory, published = memory.view(-1, length[-1]), what.slices(part.name, shape, (start, length))
         if published:
-            listed.add(memory, [_part(one) for one in published])
+            listed.add(memory, [layouts.part_of(one) for one in published])
 
 
 def read_only(host: torch.Tensor) -> tuple[npt.NDArray[Any], str]:
@@ -273,14 +257,6 @@ def read_only(host: torch.Tensor) -> tuple[npt.NDArray[Any], str]:
     array = host.view(-1).view(torch.uint8).numpy().view(f"u{host.element_size()}").reshape(host.shape)
     array.setflags(write=False)
     return array, TORCH[str(host.dtype).removeprefix("torch.")]
-
-
-def _part(published: PublishedSlice) -> layouts.Part:
-    core = _core.Part(published.name, list(published.shape))
-    box = zip(published.start, published.length, strict=True)
-    for dim, (first, count) in enumerate(box):
-        core = core.range(dim, first, count)
-    return layouts.Part(core)
 
 
 def _slices(name: str, tensor: torch.Tensor) -> list[tuple[list[int], list[int]]]:

@@ -14,9 +14,9 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core
+from ..copies import copies_of
 from ..replica import Replica
 from .agreement import told_by_all
-from .copies import copies_of
 from .flat import Flat, flats
 from .meshes import coordinate_of, covering, root_of
 from .tensors import held
