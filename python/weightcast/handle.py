@@ -114,6 +114,8 @@ class Handle:
         changed as soon as the call returns.
         """
         self._refuse_moved(self._layout, deadline)
+        if self._layout is not None and (reason := self._layout.origins.unready()):
+            self._core.refuse(reason, deadline)
         self._copy_out(version, deadline)
         self._core.publish(version, deadline, seal)
         if self._layout is not None:

@@ -165,11 +165,16 @@ TRANSFORMERS: dict[str, Rows] = {
 
 
 def map_of(module: Any) -> NameMap:
-    """The map of a module: of its `config.model_type`, else the identity.
+    """The map of a module: of its `config.model_type`, else the identity. Of a model of PEFT, that of the
+    base model, without what only the adapters have.
 
     A transformers model that stacks its experts and is not known is an error: its names would be
     in no checkpoint.
     """
+    if hasattr(module, "peft_config") and hasattr(module, "get_base_model"):
+        from .adapters.peft.names import BaseNames
+
+        return BaseNames(module)
     kind = getattr(getattr(module, "config", None), "model_type", None)
     if kind in TRANSFORMERS:
         return NameMap(TRANSFORMERS[kind])

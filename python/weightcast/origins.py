@@ -23,6 +23,8 @@ class Origins:
         self._slots: list[tuple[str, Any, str, str, bool, int]] = []
         self._elsewise: list[tuple[str, Any, Callable[[Any], int], int]] = []
         self._root: Any = None
+        #: Says why what is registered is not to be published now, if it is not.
+        self._unready: Callable[[Any], str | None] = lambda _: None
         #: Brings a module back into the state in which it was read, if it can be in another.
         self._settle: Callable[[Any], None] | None = None
         self._publications = 0
@@ -66,6 +68,15 @@ class Origins:
             "memory is not what the model uses any more; copy into tensors instead of replacing them, "
             "or unpublish, unregister, make the layout anew and register that"
         )
+
+    def until(self, unready: Callable[[Any], str | None]) -> None:
+        """Notes what has to be asked of the module before its memory is published."""
+        self._unready = unready
+
+    def unready(self) -> str | None:
+        """Why what is registered is not to be published now, and what to do about it."""
+        root = None if self._root is None else self._root()
+        return None if root is None else self._unready(root)
 
     def publish(self) -> None:
         """Notes a publication; warns if nothing can have changed the memory since the last one."""

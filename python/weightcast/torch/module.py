@@ -17,6 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import _core
 from .. import layout as layouts
 from ..adapters.catalog import Catalog, Entry, catalog_of
+from ..adapters.peft.names import is_peft
+from ..adapters.peft.unmerged import why_unmerged
 from ..memory import TORCH
 from ..names import NameMap, PublishedSlice, Rename, Stack, check, map_of, renamed
 from .flat import Flat, FlatPart, flats, memory_of
@@ -76,6 +78,8 @@ def add_module(
     in place."""
     if isinstance(module, DistributedDataParallel):
         module = module.module
+    if names is None and is_peft(module):
+        listed.origins.until(why_unmerged)
     names = names or map_of(module)
     pieces = flats(module)
     meshes: list[DeviceMesh] = []
