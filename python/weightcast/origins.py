@@ -20,7 +20,7 @@ class Origins:
 
     def __init__(self) -> None:
         self._tensors: list[tuple[str, Any, int]] = []
-        self._slots: list[tuple[str, Any, str, str, bool, int]] = []
+        self._slots: list[tuple[str, Any, str, str, tuple[str, ...], int]] = []
         self._elsewise: list[tuple[str, Any, Callable[[Any], int], int]] = []
         self._root: Any = None
         #: Says why what is registered is not to be published now, if it is not.
@@ -42,12 +42,16 @@ class Origins:
         """Notes a parameter or buffer of a module: what is there later shall have the same storage."""
         table = next(t for t in ("_parameters", "_buffers") if key in getattr(owner, t))
         tensor = getattr(owner, table)[key]
-        sharded = hasattr(tensor, "_local_tensor")
+        within: tuple[str, ...] = ()
+        # Of DTensors, and of what torchao puts around weights that are gathered in FP8.
+        for attribute in ("_local_tensor", "_tensor"):
+            if hasattr(tensor, attribute):
+                tensor, within = getattr(tensor, attribute), (*within, attribute)
         try:
-            address = (tensor._local_tensor if sharded else tensor).data_ptr()
+            address = tensor.data_ptr()
         except RuntimeError:  # it has no memory of its own; nothing of it is registered
             return
-        self._slots.append((name, weakref.ref(owner), table, key, sharded, address))
+        self._slots.append((name, weakref.ref(owner), table, key, within, address))
 
     def place(self, name: str, owner: Any, address: Callable[[Any], int]) -> None:
         """Notes memory that a module keeps where no attribute names it: `address` finds it again."""
@@ -93,13 +97,15 @@ class Origins:
             tensor = reference()
             if tensor is not None and tensor.data_ptr() != address:
                 names.append(name)
-        for name, reference, table, key, sharded, address in self._slots:
+        for name, reference, table, key, within, address in self._slots:
             owner = reference()
             if owner is None:
                 continue
             try:  # one of the few lines that run for each of thousands of tensors in every publish
                 tensor = owner.__dict__[table][key]
-                here = (tensor._local_tensor if sharded else tensor).data_ptr() == address
+                for attribute in within:
+                    tensor = getattr(tensor, attribute)
+                here = tensor.data_ptr() == address
             except (AttributeError, KeyError, RuntimeError):  # none, of another kind, without memory
                 here = False
             if not here:

@@ -13,8 +13,8 @@ from ..pinned import PinnedMemory
 from ..pipeline.course import Item
 from ..pipeline.run import Gathering, Work
 from ..pipeline.sharing import once_is_cheaper
-from .planned import local
 from .streams import StageStreams, end_here
+from .tensors import local_of
 
 #: Types that the core converts to as bytes are read.
 ON_THE_WAY = ("F32", "BF16", "F16")
@@ -56,7 +56,7 @@ class Converted:
 
     def work(self, tensor: torch.Tensor, transforms: StageStreams, sends: StageStreams) -> Work:
         """Converts the shard into the host memory."""
-        host, shard = self.host, local(tensor).detach()
+        host, shard = self.host, local_of(tensor).detach()
         assert host is not None, "it is made once"
 
         def transform(lying: list[torch.Tensor]) -> tuple[list[torch.Tensor], int]:
@@ -83,7 +83,7 @@ def converted(
         found = next((one for one in casts if fnmatchcase(name, one.names)), None)
         if found is None or tensor.dtype == found.dtype or not tensor.is_floating_point():
             continue
-        shard = local(tensor)
+        shard = local_of(tensor)
         host = None
         # By the whole, so that ranks with larger and smaller shards do the same.
         size = tensor.numel()

@@ -27,11 +27,11 @@ from .dry_run import outputs
 from .flat import flats
 from .marks import refuse
 from .module import add_module, names_of, published_by, read_only
-from .planned import Planned, Ranks, local, plan
+from .planned import Planned, Ranks, plan
 from .recipes import Recipe, check, products
 from .replicas import copy_of
 from .streams import StageStreams
-from .tensors import held
+from .tensors import held, local_of
 
 log = logging.getLogger("weightcast")
 
@@ -108,7 +108,7 @@ class Gathered:
         casts = [one for one in recipes if isinstance(one, Cast)] if self.publishes else []
         self._converted = list(converted(casts, rest, memory))
         #: Where the module's tensors lie.
-        self.devices = {local(tensor).device for tensor in tensors.values()}
+        self.devices = {local_of(tensor).device for tensor in tensors.values()}
         self._transforms, self._sends = StageStreams(self.devices), StageStreams(self.devices)
         self._copies: WeakSet[_Filled] = WeakSet()
         self._agreed = False
@@ -262,7 +262,7 @@ class Gathered:
         made = self._transforms.run(lambda: outputs(planned.product.recipe.make(*whole)))
         check(planned.product, made)
         # A view of a parameter that lies here whole takes no memory.
-        own = {local(tensor).untyped_storage().data_ptr() for tensor in lying}
+        own = {local_of(tensor).untyped_storage().data_ptr() for tensor in lying}
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in made}
         return made, sum(nbytes for where, nbytes in storages.items() if where not in own)
 

@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from .meshes import coordinate_of
 from .module import boxes_at
+from .tensors import local_of
 
 #: Waits for one thing to have ended.
 Wait = Callable[[], object]
@@ -42,7 +43,7 @@ class WholeGather:
         """Bytes while it is gathered, and bytes of the whole then, on this rank."""
         if not self.lane or owner not in self.holders:
             return 0, 0
-        local = tensor.to_local()
+        local = local_of(tensor)
         if dist.get_rank() != owner:
             return (0 if local.is_contiguous() else local.nbytes), 0
         whole = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
@@ -52,7 +53,7 @@ class WholeGather:
 
     def begin(self, tensor: torch.Tensor, owner: int) -> tuple[torch.Tensor | None, list[Wait]]:
         """Begins to gather it to `owner`. The whole (None on ranks that get none), and what to wait for."""
-        local = (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach()
+        local = local_of(tensor).detach()
         if not self.lane:
             return local, []
         if dist.get_rank() == owner:

@@ -13,6 +13,7 @@ from torch import nn
 
 from .. import _core
 from ..memory import TORCH
+from .tensors import local_of
 
 
 def refuse(name: str, owner: nn.Module, tensor: torch.Tensor) -> None:
@@ -20,6 +21,13 @@ def refuse(name: str, owner: nn.Module, tensor: torch.Tensor) -> None:
     for found, what, advice in MARKS:
         if found(name, owner, tensor):
             raise _core.Misuse(f"{name} {what}; {advice}")
+    local = local_of(tensor)
+    if type(local).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise _core.Misuse(
+            f"{name}: a {type(local).__name__}, which is made of other tensors (torchao quantises so) and has "
+            "no bytes of its own; publish the weights that it was made of, as they were before quantize_ "
+            "(Layout.quantise publishes them in FP8). Training in FP8 and for quantisation (QAT) keeps them"
+        )
     if str(tensor.dtype).removeprefix("torch.") not in TORCH:
         raise _core.Misuse(
             f"{name} has dtype {tensor.dtype}, which is none of those of a checkpoint; leave it out "

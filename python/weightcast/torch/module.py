@@ -25,7 +25,7 @@ from .flat import Flat, FlatPart, flats, memory_of
 from .marks import refuse
 from .meshes import coordinate_of, covering
 from .ranges import boxes_of
-from .tensors import Held, held, settle
+from .tensors import Held, held, local_of, settle
 
 
 def layout(
@@ -220,8 +220,7 @@ def _add(
     listed: layouts.Layout, what: str | Stack, name: str, tensor: torch.Tensor, other: torch.Tensor | None
 ) -> None:
     """Adds what a rank holds of a tensor, or other memory of the same shape."""
-    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-    memory, dtype = (local, None) if other is None else read_only(other)
+    memory, dtype = (local_of(tensor), None) if other is None else read_only(other)
     if isinstance(what, str) and not isinstance(tensor, DTensor):
         listed.add(memory, what, dtype=dtype)
         return

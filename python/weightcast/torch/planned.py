@@ -17,6 +17,7 @@ from ..pipeline.sharing import share
 from .gathering import WholeGather, gather_of, ranks_of
 from .recipes import Product
 from .streams import end_here
+from .tensors import local_of
 
 
 class Ranks:
@@ -83,13 +84,13 @@ class Planned:
             whole, begun = gather.begin(tensor, self.owner)
             if whole is not None:
                 wholes.append(whole)
-            if local(tensor).device.type == "cpu":
+            if local_of(tensor).device.type == "cpu":
                 waits += begun
                 continue
             # On a device, to wait is to queue behind; the end is told by an event.
             for wait in begun:
                 wait()
-        if (on_device := end_here([local(tensor) for tensor in tensors])) is not None:
+        if (on_device := end_here([local_of(tensor) for tensor in tensors])) is not None:
             waits.append(on_device)
         return Gathering(wholes, partial(_all, waits) if waits else None)
 
@@ -121,7 +122,7 @@ def plan(
 def _host_memory(
     product: Product, inputs: Sequence[torch.Tensor], memory: PinnedMemory
 ) -> tuple[torch.Tensor, ...]:
-    kinds = {local(tensor).device.type for tensor in inputs}
+    kinds = {local_of(tensor).device.type for tensor in inputs}
     device = next(iter(kinds - {"cpu"}), "cpu")
     return tuple(memory.sized(shape, dtype, device) for shape, dtype in product.made)
 
@@ -139,11 +140,6 @@ def _holders(product: Product, gathers: Sequence[WholeGather]) -> tuple[int, ...
                 "make it of tensors of one mesh"
             )
     return most
-
-
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this rank holds of it."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _all(waits: Sequence[Callable[[], object]]) -> None:

@@ -21,6 +21,13 @@ class Held(NamedTuple):
     tensor: torch.Tensor
 
 
+def local_of(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of a tensor. Of a weight that torchao has FSDP2 gather in FP8 it is the weight
+    itself, which torchao's tensor keeps inside."""
+    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return local._tensor if type(local).__name__ == "WeightWithDynamicFloat8CastTensor" else local
+
+
 def settle(module: nn.Module) -> None:
     """Has FSDP2 let go of what it gathered: after a forward pass without a backward one, the gathered
     parameters of the root still stand in for the sharded ones."""
@@ -80,7 +87,7 @@ def join(path: str, key: str) -> str:
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """What two tensors have in common that are one memory; None where there is none."""
-    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    local = local_of(tensor)
     if type(local).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or local.is_meta:
         return None
     if not local.numel() or local.layout is not torch.strided:
