@@ -24,8 +24,8 @@ def refuse(name: str, owner: nn.Module, tensor: torch.Tensor) -> None:
     local = local_of(tensor)
     if type(local).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise _core.Misuse(
-            f"{name}: a {type(local).__name__}, which is made of other tensors (torchao quantises so) and has "
-            "no bytes of its own; publish the weights that it was made of, as they were before quantize_ "
+            f"{name}: a {type(local).__name__}, which is made of other tensors (torchao quantises so) and "
+            "has no bytes of its own; publish the weights that it was made of, as they were before quantize_ "
             "(Layout.quantise publishes them in FP8). Training in FP8 and for quantisation (QAT) keeps them"
         )
     if str(tensor.dtype).removeprefix("torch.") not in TORCH:

@@ -1,6 +1,7 @@
 """Copies of the full tensors that a vLLM `WeightSource` yields."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -64,6 +65,43 @@ class Copied:
             if isinstance(failed.__cause__, _core.WeightcastError):
                 raise failed.__cause__ from None
             raise
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A tensor that a source yields."""
+
+    name: str
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+class Streamed(Copied):
+    """Full tensors of a loop that hands out an iterator for each version, on rank 0: `first` tells what there
+    is, by the names, shapes and types of what it yields. Its tensors are the first version."""
+
+    def __init__(self, first: Iterator[tuple[str, torch.Tensor]], budget: int = GIB) -> None:
+        self.publishes = True
+        self._pipeline = Pipeline(budget)
+        memory = PinnedMemory()
+        self._tensors = {}
+        for name, tensor in first:
+            if name in self._tensors:
+                _exhaust(first)
+                raise _core.LayoutMismatch(f"the source yields {name} twice")
+            self._tensors[name] = memory.empty(tensor)
+            self._tensors[name].copy_(tensor.detach())
+        self._metadata = [Listed(name, t.shape, t.dtype) for name, t in self._tensors.items()]
+        self._source: Any = None
+
+    def next(self, iterator: Iterator[tuple[str, torch.Tensor]]) -> None:
+        """What the next version is made of."""
+        self._source = iterator
+
+    def refresh(self) -> None:
+        """Copies what was handed out; nothing for the first version."""
+        if self._source is not None:
+            super().refresh()
 
 
 class _Pass:

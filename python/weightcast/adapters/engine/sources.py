@@ -93,6 +93,8 @@ def source_of(source: Any, rank: int, budget: int = GIB) -> InPlace | Made | Cop
     from ...torch import Gathered
     from .adapter import Adapter, AdapterInPlace
 
+    if isinstance(source, Copied):
+        return source
     if isinstance(source, Adapter):
         return AdapterInPlace(source, rank)
     if isinstance(source, nn.Module):
