@@ -62,7 +62,7 @@ def test_each_step_arrives_whole(group, server, tmp_path, world):
     with ranks(mesh_trainer, world, server.address, str(tmp_path)):
         for name, (_, copies) in mesh_trainer.CASES.items():
             if world in copies:
-                receive(group, name, copies[world])
+                receive(group, name, copies[world], fp8=name in mesh_trainer.FP8)
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -71,7 +71,7 @@ def test_each_step_of_fsdp1_arrives_whole(group, server, tmp_path, world):
     with ranks(flat_trainer, world, server.address, str(tmp_path)):
         for name, (_, copies) in flat_trainer.CASES.items():
             if world in copies:
-                receive(group, name, copies[world], also=receive_fp8)
+                receive(group, name, copies[world], fp8=True)
 
 
 def receive_fp8(group, model: str) -> Iterator[None]:
@@ -81,7 +81,7 @@ def receive_fp8(group, model: str) -> Iterator[None]:
     for version in itertools.count():
         expected = dict(mesh_trainer.expected(version))
         for name in ("up.weight", "down.weight"):
-            expected[name], expected[f"{name}_scale_inv"] = fp8.quantise(expected[name], (4, 3))
+            expected[name], expected[f"{name}_scale_inv"] = fp8.quantise(expected[name], mesh_trainer.BLOCK)
         if version == 0:
             for name, tensor in expected.items():
                 memory[name] = torch.zeros_like(tensor)
@@ -112,7 +112,7 @@ def test_boxes_of_a_range() -> None:
         assert list(boxes_of(shape, 0, 0)) == []
 
 
-def receive(group, name: str, copies: int, also=None) -> None:
+def receive(group, name: str, copies: int, fp8: bool) -> None:
     """Follows one job with engines of all layouts, and compares each of them after each step."""
     first = mesh_trainer.expected(0)
     engines = {}
@@ -120,7 +120,7 @@ def receive(group, name: str, copies: int, also=None) -> None:
         memories, layouts = empty_engine(first, shards, cuts)
         engines[engine] = (memories, group(engine, layouts, model=name))
     done = group("done", empty_engine(first, 1, {})[1], model=name)[0]
-    beside = also(group, name) if also else itertools.repeat(None)
+    beside = receive_fp8(group, name) if fp8 else itertools.repeat(None)
     next(beside)
     names = {f"trainer-{copy}" for copy in range(copies)} if copies > 1 else {"trainer"}
     for version in range(1, mesh_trainer.STEPS + 1):

@@ -17,7 +17,7 @@ import weightcast.torch as wct
 from weightcast.adapters.catalog import catalog_of
 from weightcast.adapters.engine.sources import source_of
 
-from .mesh_trainer import DEADLINE, STEPS, Block, expected, refused, step
+from .mesh_trainer import BLOCK, DEADLINE, STEPS, Block, expected, refused, step
 
 CPU = torch.device("cpu")
 FULL, NONE, HYBRID = ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD, ShardingStrategy.HYBRID_SHARD
@@ -85,7 +85,7 @@ def train(name: str, model: nn.Module, copies: int, server: str) -> None:
         wc.open(f"{name}-fp8", me, role="trainer", server=server, deadline=DEADLINE) as smaller,
     ):
         handle.register(layout, deadline=DEADLINE)
-        smaller.register(wct.layout(model).quantise("*.weight", block=(4, 3)), deadline=DEADLINE)
+        smaller.register(wct.layout(model).quantise("*.weight", block=BLOCK), deadline=DEADLINE)
         for version in range(1, STEPS + 1):
             model(torch.ones(2, 8)).backward()
             step(model, optimizer)

@@ -4,6 +4,7 @@ Arguments: rank, world size, the server, and a directory in which the ranks find
 """
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -20,6 +21,8 @@ import weightcast.torch as wct
 
 DEADLINE = 60.0
 STEPS = 2
+#: Blocks of FP8 that shards are cut within.
+BLOCK = (5, 3)
 
 
 class Experts(nn.Module):
@@ -131,6 +134,10 @@ CASES = {
 }
 
 
+#: Those that are published in FP8 as well: no mesh of their parameters has all ranks, or one has.
+FP8 = ("fsdp-tensor", "tensor-plain")
+
+
 def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Each element takes a step of its own."""
     for parameter in model.parameters():
@@ -164,14 +171,23 @@ def train(name: str, model: nn.Module, copies: int, server: str) -> None:
     assert me.num_shards == shards and (copies == 1) == (me.name == "trainer"), me
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     layout = wct.layout(model)
-    with wc.open(name, me, role="trainer", server=server, deadline=DEADLINE) as handle:
-        handle.register(layout, deadline=DEADLINE)
+    both = {name: layout}
+    if name in FP8:
+        both[f"{name}-fp8"] = wct.layout(model).quantise("*.weight", block=BLOCK)
+    with ExitStack() as entered:
+        handles = [
+            entered.enter_context(wc.open(job, me, role="trainer", server=server, deadline=DEADLINE)) for job in both
+        ]
+        for handle in handles:
+            handle.register(both[handle.model], deadline=DEADLINE)
         for version in range(1, STEPS + 1):
             step(model, optimizer)
             check(model, version)
-            handle.publish(version, seal=True, deadline=DEADLINE)
-            handle.wait(lambda held, v=version: "done" in held.get(v, ()), deadline=DEADLINE)
-            handle.unpublish(deadline=DEADLINE)
+            for handle in handles:
+                handle.publish(version, seal=True, deadline=DEADLINE)
+            for handle in handles:
+                handle.wait(lambda held, v=version: "done" in held.get(v, ()), deadline=DEADLINE)
+                handle.unpublish(deadline=DEADLINE)
 
 
 def refused(said: str, call) -> None:
