@@ -1,11 +1,9 @@
-"""The rules of DeepSpeed's adapter that need no DeepSpeed: boxes, pieces, refusals."""
+"""The rules of DeepSpeed's adapter that need no DeepSpeed: pieces, refusals."""
 
-import itertools
 from math import prod
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import weightcast as wc
@@ -15,21 +13,6 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from weightcast.adapters.deepspeed import layout, replica  # noqa: E402
-from weightcast.adapters.deepspeed.flat import boxes  # noqa: E402
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (1, 5), (5, 1), (2, 3, 4), (4, 1, 3), (2, 2, 2, 2)])
-def test_boxes_are_the_elements_in_their_order(shape: tuple[int, ...]) -> None:
-    whole = np.arange(prod(shape)).reshape(shape)
-    for start, end in itertools.combinations_with_replacement(range(whole.size + 1), 2):
-        found = boxes(shape, start, end - start)
-        told = [whole[tuple(slice(s, s + n) for s, n in zip(*box, strict=True))].reshape(-1) for box in found]
-        assert np.concatenate([np.array([], int), *told]).tolist() == list(range(start, end))
-        assert len(found) <= max(1, 2 * len(shape) - 1)
-
-
-def test_nothing_is_no_box() -> None:
-    assert boxes((3, 4), 5, 0) == boxes((0, 4), 0, 0) == []
 
 
 class Group:

@@ -42,16 +42,16 @@ def layout(
 
     Reads FSDP2, HSDP and tensor-parallel placements off DTensors, and ranges of flat parameters off FSDP1
     (`FullyShardedDataParallel` itself); plain parameters are whole. Those of DeepSpeed ZeRO-3, and of
-    Megatron where several ranks share them, don't say which slice they are, and raise `Misuse`. Buffers
-    that a forward pass changes (the statistics of batch norms) are published memory too: run it in `eval`
-    between `publish` and `unpublish`, and keep them equal on all ranks, or leave them out. Tied weights are
-    listed once, under their first name, as in published checkpoints. `names` says what the checkpoint calls a
-    parameter, or what it keeps apart that the module stacks; without it, what transformers models need
-    (`weightcast.names`). `rename` maps a published name to another, or to None to leave it out. Parameters
-    on a GPU get a copy in host memory, and with `beside` those on the host too (see `weightcast.Layout`).
-    `expect` is a catalog (a mapping, or a directory of safetensors: see
-    `weightcast.adapters.catalog.catalog_of`) that must be met name by name and shape by shape; what is left
-    over on either side is an error.
+    Megatron where several ranks share them, say so only to `weightcast.adapters.deepspeed` and
+    `.megatron`, and raise `Misuse` here. Buffers that a forward pass changes (the statistics of batch
+    norms) are published memory too: run it in `eval` between `publish` and `unpublish`, and keep them
+    equal on all ranks, or leave them out. Tied weights are listed once, under their first name, as in
+    published checkpoints. `names` says what the checkpoint calls a parameter, or what it keeps apart that
+    the module stacks; without it, what transformers models need (`weightcast.names`). `rename` maps a
+    published name to another, or to None to leave it out. Parameters on a GPU get a copy in host memory,
+    and with `beside` those on the host too (see `weightcast.Layout`). `expect` is a catalog (a mapping,
+    or a directory of safetensors: see `weightcast.adapters.catalog.catalog_of`) that must be met name by
+    name and shape by shape; what is left over on either side is an error.
 
     The layout remembers the module (weakly): if it has other storage later, `register`, `publish` and
     `update` raise `Misuse` and name the tensors.
@@ -85,7 +85,7 @@ def add_module(
     meshes: list[DeviceMesh] = []
     published: Catalog = {}
     kept: list[Held] = []
-    for what, one in _chosen(module, names, rename, buffers, but, pieces):
+    for what, one in chosen(module, names, rename, buffers, but, pieces):
         name, tensor = one.name, one.tensor
         refuse(name, one.owner, tensor)
         other = None if instead is None else instead.get(name)
@@ -99,9 +99,9 @@ def add_module(
         _add_range(listed, what, part)
         published |= _whole(what, part.name, part.whole)
     if meshes:
-        listed.exchange = _exchange_over(meshes)
+        listed.exchange = _exchange_of(meshes)
     elif cut := next((flat for flat in pieces if flat.is_cut), None):
-        listed.exchange = _largest([cut.group], memory_of(cut.owner).device.type)
+        listed.exchange = exchange_over([cut.group], memory_of(cut.owner).device.type)
     listed.origins.module(module, settle)
     for flat in pieces:
         listed.origins.place(flat.parts[0].name, flat.owner, lambda owner: memory_of(owner).data_ptr())
@@ -125,7 +125,7 @@ def published_by(
     pieces = flats(module)
     for what, part in _chosen_of(pieces, names, rename):
         listed |= _whole(what, part.name, part.whole)
-    for what, one in _chosen(module, names, rename, buffers, but, pieces):
+    for what, one in chosen(module, names, rename, buffers, but, pieces):
         found = _whole(what, one.name, one.tensor)
         if casts is not None and one.name in casts:
             dtype = TORCH[str(casts[one.name]).removeprefix("torch.")]
@@ -143,19 +143,20 @@ def names_of(
     but: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """Under which names each tensor of a module is published, by the module's own names."""
-    chosen = _chosen(module, names or map_of(module), rename, buffers, but, flats(module))
-    return {one.name: list(_whole(what, one.name, one.tensor)) for what, one in chosen}
+    pairs = chosen(module, names, rename, buffers, but, flats(module))
+    return {one.name: list(_whole(what, one.name, one.tensor)) for what, one in pairs}
 
 
-def _chosen(
+def chosen(
     module: nn.Module,
-    names: NameMap,
+    names: NameMap | None,
     rename: Rename | None,
     buffers: bool,
-    but: Collection[str],
-    pieces: Sequence[Flat],
+    but: Collection[str] = (),
+    pieces: Sequence[Flat] = (),
 ) -> Iterator[tuple[str | Stack, Held]]:
-    """The tensors that are published and are not flattened, and as what."""
+    """The tensors of a module that are published, and as what; none that are flattened in `pieces`."""
+    names = names or map_of(module)
     flattened = frozenset[int]().union(*(flat.standing for flat in pieces))
     for one in held(module, buffers):
         if id(one.tensor) in flattened:
@@ -188,10 +189,15 @@ def exchange(mesh: DeviceMesh) -> layouts.Exchange:
     """Takes the largest of each number over all ranks of a device mesh: what FP8 blocks that lie
     with several ranks need (`Layout.exchange`)."""
     # The largest along one dimension after the other is the largest of all.
-    return _largest([mesh.get_group(dim) for dim in range(mesh.ndim)], mesh.device_type)
+    return exchange_over([mesh.get_group(dim) for dim in range(mesh.ndim)], mesh.device_type)
 
 
-def _largest(groups: Sequence[Any], device: str) -> layouts.Exchange:
+def exchange_over(groups: Sequence[Any], device: str | None = None) -> layouts.Exchange:
+    """The same over process groups, one after the other; tensors go over a device, that of the groups'
+    backend if none is given."""
+    if device is None:
+        device = "cuda" if any("nccl" in dist.get_backend(group) for group in groups) else "cpu"
+
     def largest(numbers: npt.NDArray[np.int32]) -> None:
         mine = torch.from_numpy(numbers)
         all_ = mine.to(device)
@@ -202,7 +208,7 @@ def _largest(groups: Sequence[Any], device: str) -> layouts.Exchange:
     return largest
 
 
-def _exchange_over(meshes: list[DeviceMesh]) -> layouts.Exchange:
+def _exchange_of(meshes: list[DeviceMesh]) -> layouts.Exchange:
     """An exchange over all ranks of these meshes; where there is no mesh for that, only whoever needs it is
     told."""
     try:

@@ -5,11 +5,11 @@ from typing import Any
 
 from ... import layout as layouts
 from ...memory import TORCH
-from ...names import NameMap, PublishedSlice, Stack, check
+from ...names import NameMap, PublishedSlice, Rename, Stack, check
 from ...torch import marks
 from ...torch import module as modules
+from ...torch.ranges import boxes_of
 from ..catalog import Catalog, Entry, catalog_of
-from .flat import boxes
 from .pieces import Piece, is_cut, piece
 from .where import cutting_group, refuse
 
@@ -18,7 +18,7 @@ def layout(
     engine: Any,
     *,
     names: NameMap | None = None,
-    rename: modules.Rename | None = None,
+    rename: Rename | None = None,
     buffers: bool = True,
     beside: bool = False,
     expect: Any = None,
@@ -63,7 +63,7 @@ def layout(
 def _add(listed: layouts.Layout, what: str | Stack, name: str, found: Piece) -> None:
     """Adds a piece, box by box."""
     at = 0
-    for box in boxes(found.shape, found.start, found.count):
+    for box in boxes_of(found.shape, found.start, found.count):
         if isinstance(what, str):
             slices = [PublishedSlice(what, found.shape, *box)]
         else:
@@ -71,7 +71,7 @@ def _add(listed: layouts.Layout, what: str | Stack, name: str, found: Piece) -> 
         for one in slices:
             end = at + prod(one.length)
             view = found.memory.view(-1)[at:end].view(one.length)
-            listed.add(view, [modules.published_part(one)])
+            listed.add(view, [layouts.part_of(one)])
             at = end
 
 

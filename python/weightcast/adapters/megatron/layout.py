@@ -7,8 +7,8 @@ from torch import distributed, nn
 from ... import _core
 from ... import layout as layouts
 from ...memory import TORCH
-from ...names import NameMap, PublishedSlice, check
-from ...torch.module import Rename, exchange_over, published_part
+from ...names import NameMap, PublishedSlice, Rename, check
+from ...torch.module import exchange_over
 from ..catalog import Catalog, Entry, catalog_of
 from . import held, where
 from . import names as naming
@@ -72,7 +72,7 @@ def _add(listed: layouts.Layout, chunk: nn.Module, reader: "_Reader") -> held.Ow
         owners.see(shard.key, shard.data)
         slices = reader.slices(shard)
         if slices:
-            parts = [published_part(one) for one in slices]
+            parts = [layouts.part_of(one) for one in slices]
             listed.add(shard.data, parts, along=0, pad=shard.allow_shape_mismatch)
     owners.check()
     return owners
