@@ -70,6 +70,71 @@ def test_what_checkpoints_have_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
         layout(parts, expect={"weight": ((4, 3), torch.float32)})
 
 
+def test_renamed_left_out_and_without_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = engine(monkeypatch, cut((3, 4)))
+    parts.module.other = cut((5,))
+    parts.module.register_buffer("steps", torch.tensor([7.0]))
+    assert layout(parts).nbytes == 4 * (6 + 3 + 1)
+    assert layout(parts, buffers=False).nbytes == 4 * (6 + 3)
+    assert layout(parts, rename=lambda name: None if name == "other" else name).nbytes == 4 * (6 + 1)
+    layout(parts, rename=str.upper, buffers=False, expect={
+        "WEIGHT": ((3, 4), torch.float32), "OTHER": ((5,), torch.float32),
+    })
+
+
+def test_buffers_are_watched_and_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = engine(monkeypatch, cut((3, 4)))
+    parts.module.register_buffer("steps", torch.tensor([7.0]))
+    made = layout(parts)
+    parts.module.steps = torch.tensor([8.0])
+    assert "steps: the storage has been replaced" in made.origins.moved()
+    parts.module.steps = torch.tensor([1j])
+    with pytest.raises(wc.Misuse, match="steps has dtype torch.complex64"):
+        layout(parts)
+
+
+@pytest.mark.parametrize("parameter", [cut((3, 4)), nn.Parameter(torch.zeros(3, 4))])
+def test_beside(monkeypatch: pytest.MonkeyPatch, parameter: nn.Parameter) -> None:
+    parts = engine(monkeypatch, parameter)
+    assert layout(parts, beside=True).all_beside
+    assert not layout(parts).all_beside
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_stacked_experts_are_taken_apart(monkeypatch: pytest.MonkeyPatch, group: Any, ranks: int) -> None:
+    """Pieces begin and end within experts, halves and rows."""
+    whole = torch.arange(24.0).reshape(3, 4, 2)
+    names = wc.NameMap({"weight": ("{expert}.gate", "{expert}.up")})
+    expected = {f"{e}.{half}": whole[e].chunk(2)[i] for e in range(3) for i, half in enumerate(("gate", "up"))}
+    layouts = []
+    for rank in range(ranks):
+        parts = engine(monkeypatch, cut((3, 4, 2), rank, ranks))
+        piece = whole.reshape(-1).split(-(-24 // ranks))[rank]
+        parts.module.weight.ds_tensor[: len(piece)] = piece
+        catalog = {name: (tensor.shape, tensor.dtype) for name, tensor in expected.items()}
+        layouts.append(layout(parts, names=names, expect=catalog))
+    trainer = group("trainer", layouts, role="trainer")
+    trainer.all(lambda handle: handle.publish(1, deadline=20))
+    held, target = {name: torch.zeros(2, 2) for name in expected}, wc.Layout()
+    for name, tensor in held.items():
+        target.add(tensor, name)
+    group("rollout", [target])[0].replicate(1, deadline=20)
+    assert all(torch.equal(held[name], tensor) for name, tensor in expected.items())
+
+
+def test_stacks_of_unknown_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    experts = nn.Module()
+    experts.gate_up_proj = cut((3, 4, 2))
+    module = nn.Module()
+    module.experts, module.config = experts, SimpleNamespace(model_type="of a kind nobody knows")
+    mlp = nn.Module()
+    mlp.mlp, mlp.config = module, module.config
+    parts = engine(monkeypatch, cut((3, 4)))
+    parts.module = mlp
+    with pytest.raises(wc.LayoutMismatch, match="mlp.experts.gate_up_proj: a stack of experts"):
+        layout(parts)
+
+
 def offloaded(parameter: Any) -> None:
     parameter.ds_tensor.final_location = "nvme"
 

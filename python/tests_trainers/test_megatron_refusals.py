@@ -36,6 +36,13 @@ def alone() -> Iterator[None]:
     dist.destroy_process_group()
 
 
+def within(model: nn.Module) -> nn.Module:
+    """A module that has another one, as wrappers have."""
+    wrapper = nn.Module()
+    wrapper.module = model
+    return wrapper
+
+
 def catalog(model: GPTModel, vocab: int = 61) -> dict[str, Any]:
     """What the checkpoint of a model of this job has."""
     hidden, layers = 32, model.config.num_layers
@@ -60,7 +67,7 @@ def test_a_checkpoint_is_met_and_tells_its_vocabulary(alone: None) -> None:
 
 
 @pytest.mark.parametrize("wrap", [
-    lambda model: model, lambda model: [model], lambda model: [SimpleNamespace(module=model)],
+    lambda model: model, lambda model: [model], lambda model: [within(within(model))],
     lambda model: Float16Module(SimpleNamespace(fp16=False, bf16=True, virtual_pipeline_model_parallel_size=None), model),
 ])
 def test_wrapped_models_and_lists_of_chunks_are_models(alone: None, wrap: Any) -> None:
@@ -111,6 +118,25 @@ def test_parameters_that_megatron_does_not_write_are_refused(alone: None, monkey
     norm = model.decoder.layers[0].self_attention.linear_proj
     monkeypatch.setattr(norm, "sharded_state_dict", lambda *_, **__: {}, raising=False)
     with pytest.raises(wc.LayoutMismatch, match="decoder.layers.0.self_attention.linear_proj.weight"):
+        megatron.layout(model)
+
+
+def test_parameters_of_which_megatron_writes_a_part_are_refused(
+    alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = megatron_job.build(SMALL)
+    linear = model.decoder.layers[1].self_attention.linear_proj
+    written = linear.sharded_state_dict
+
+    def half(*arguments: Any, **more: Any) -> dict[str, Any]:
+        state = written(*arguments, **more)
+        for one in state.values():
+            if getattr(one, "local_shape", None):
+                one.data, one.local_shape = one.data[:16], (16, 32)
+        return state
+
+    monkeypatch.setattr(linear, "sharded_state_dict", half, raising=False)
+    with pytest.raises(wc.LayoutMismatch, match="1 tensors .*not wholly.*\ndecoder.layers.1.self_attention.linear_proj"):
         megatron.layout(model)
 
 
@@ -177,3 +203,18 @@ def test_parameters_with_other_storage_are_noticed(alone: None) -> None:
     weight = model.decoder.layers[1].mlp.linear_fc2.weight
     weight.data = weight.data.clone()
     assert "decoder.layers.1.mlp.linear_fc2.weight: the storage has been replaced" in layout.origins.moved()
+
+
+def test_every_chunk_of_a_pipeline_is_watched() -> None:
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    mpu.initialize_model_parallel(1, 2, 2, create_gloo_process_groups=False)
+    try:
+        chunks = [megatron_job.build(Job(pp=2, chunks=2, world=2), chunk) for chunk in range(2)]
+        layout = megatron.layout(chunks)
+        assert layout.origins.moved() is None
+        weight = chunks[1].decoder.layers[0].mlp.linear_fc2.weight
+        weight.data = weight.data.clone()
+        assert "decoder.layers.0.mlp.linear_fc2.weight: the storage" in layout.origins.moved()
+    finally:
+        mpu.destroy_model_parallel()
+        dist.destroy_process_group()

@@ -113,7 +113,7 @@ class _Reader:
         dtype = str(shard.data.dtype).removeprefix("torch.")
         for one in slices:
             self.published[one.name] = Entry(one.shape, TORCH.get(dtype, dtype))
-        return [one for one in slices if 0 not in one.length]
+        return slices
 
     def _names(self, key: str) -> tuple[str, ...]:
         found = naming.published(key, self._maps)
