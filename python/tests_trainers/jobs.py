@@ -27,6 +27,8 @@ class Job:
     bf16: bool = False
     #: Whether projections are published in FP8.
     fp8: bool = False
+    #: Whether a step's parameters are gathered when the next forward pass begins.
+    late: bool = False
     config: dict[str, Any] = field(default_factory=dict)
 
     @property

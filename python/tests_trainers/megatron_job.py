@@ -88,11 +88,14 @@ def assemble(job: Job, config: TransformerConfig, spec: Any, chunk: int | None) 
 def optimize(job: Job, models: list[GPTModel]) -> tuple[list[nn.Module], Any]:
     """Megatron's own data parallelism and distributed optimizer over a rank's model: every data-parallel rank
     steps a part of the parameters, which lie in one buffer, and gathers the others."""
-    config = DistributedDataParallelConfig(use_distributed_optimizer=True)
+    config = DistributedDataParallelConfig(
+        use_distributed_optimizer=True, overlap_param_gather=job.late, overlap_grad_reduce=job.late
+    )
     wrapped = [Float16Module(model.config, model) if job.bf16 else model for model in models]
     wrapped = [DistributedDataParallel(model.config, config, model) for model in wrapped]
     chosen = OptimizerConfig(
-        optimizer="adam", lr=0.05, bf16=job.bf16, params_dtype=job.dtype, use_distributed_optimizer=True, clip_grad=0.0
+        optimizer="adam", lr=0.05, bf16=job.bf16, params_dtype=job.dtype, use_distributed_optimizer=True, clip_grad=0.0,
+        overlap_param_gather=job.late,
     )
     return wrapped, get_megatron_optimizer(chosen, wrapped)
 
@@ -169,13 +172,16 @@ def publish(
     """The training loop, as a user has it. All ranks together must have the checkpoint that the test says."""
     me = megatron.replica("trainer", models)
     say(([where(chunk) for chunk in range(job.chunks)], me, tensors(models)))
-    layout = megatron.layout(models, expect=hear())
+    layout = megatron.layout(models, expect=hear(), synced=job.late)
     if job.fp8:
         layout.quantise("*_proj.weight", block=BLOCK)
     with wc.open("policy", me, role="trainer", server=address, deadline=SOON) as handle:
         handle.register(layout, deadline=SOON)
         while (step := hear()) is not None:
             train(models, optimizer, step)
+            if job.late:
+                for model in models:
+                    model.start_param_sync(force_sync=True)
             handle.publish(step, deadline=SOON)
             say(tensors(models))
             hear()

@@ -41,6 +41,7 @@ FULL = {
     "tp2, pp2, fp8": (Job(tp=2, pp=2, world=4, layers=2, fp8=True), TENSOR),
     "tp2, ep2, etp2, fp8": (Job(tp=2, ep=2, etp=2, world=4, layers=1, bf16=True, fp8=True, config=EXPERTS), BY_EXPERT),
     "etp2 over data parallel ranks, fp8": (Job(etp=2, world=2, layers=1, fp8=True, config=EXPERTS), BY_EXPERT),
+    "dp2, gathered late": (Job(world=2, layers=1, bf16=True, late=True), TENSOR),
     "tp2, dp2": (Job(tp=2, world=4, layers=1), TENSOR),
     "pp2, uneven": (Job(pp=2, world=2, stages=(1, 3), config=UNEVEN), TENSOR),
     "pp2, two chunks each": (Job(pp=2, chunks=2, world=2), TENSOR),
