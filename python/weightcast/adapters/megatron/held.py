@@ -17,28 +17,33 @@ METADATA = {"singleton_local_shards": True, "non_homogeneous_layers": True}
 
 def chunks(model: Any) -> list[nn.Module]:
     """The GPT models of a rank, without what they are wrapped in."""
-    models = list(model) if isinstance(model, list | tuple | nn.ModuleList) else [model]
-    unwrapped = []
-    for one in models:
-        while not hasattr(one, "decoder") and isinstance(getattr(one, "module", None), nn.Module):
-            one = one.module
+    found = [_unwrapped(one)[-1] for one in _listed(model)]
+    for one in found:
         if not hasattr(one, "sharded_state_dict") or not hasattr(one, "config"):
             raise _core.Misuse(
                 f"{type(one).__name__} is no model of Megatron-core: it has no sharded_state_dict and "
                 "config; weightcast.torch.layout is for plain modules"
             )
-        unwrapped.append(one)
-    if not unwrapped:
+    if not found:
         raise _core.Misuse("no model: this rank's list of model chunks is empty")
-    return unwrapped
+    return found
 
 
-def wrappers(model: Any) -> Iterator[nn.Module]:
+def wrappers(model: Any) -> list[nn.Module]:
     """What the models of a rank are wrapped in."""
-    for one in model if isinstance(model, list | tuple | nn.ModuleList) else [model]:
-        while not hasattr(one, "decoder") and isinstance(getattr(one, "module", None), nn.Module):
-            yield one
-            one = one.module
+    return [wrapper for one in _listed(model) for wrapper in _unwrapped(one)[:-1]]
+
+
+def _listed(model: Any) -> list[Any]:
+    return list(model) if isinstance(model, list | tuple | nn.ModuleList) else [model]
+
+
+def _unwrapped(one: Any) -> list[Any]:
+    """A model behind its wrappers, the outermost first."""
+    inner = getattr(one, "module", None)
+    if hasattr(one, "decoder") or not isinstance(inner, nn.Module):
+        return [one]
+    return [one, *_unwrapped(inner)]
 
 
 def sharded(chunk: Any) -> list[Any]:
