@@ -92,6 +92,7 @@ def test_each_version_is_taken_to_the_bit(server, engine) -> None:
         transfer.pause()
         transfer.send_weights(stream(weights(step)))
         transfer.resume()
+        assert not any(tensor.requires_grad for tensor in transfer._streamed._tensors.values()), "keeps no graph"
         assert transfer.version == step and engine.versions[-1] == str(step)
         assert engine.weights.keys() == weights(step).keys()
         for name, tensor in weights(step).items():

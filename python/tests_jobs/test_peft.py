@@ -91,6 +91,18 @@ def test_merged_in_place(group) -> None:
         receive(group, handle, {n: t.detach() for n, t in build().named_parameters()} | base_of(model), 3)
 
 
+def test_one_adapter_of_two_is_not_merged(group) -> None:
+    model = tuned()
+    model.add_adapter("second", LoraConfig(r=2, target_modules=["q_proj"]))
+    model.base_model.set_adapter(["default", "second"])
+    handle = group("trainer", [wct.layout(model)], role="trainer")[0]
+    model.merge_adapter(["default"])
+    with pytest.raises(wc.Misuse, match=r"adapters of 2 layers .*are not merged"):
+        handle.publish(1, deadline=SOON)
+    model.merge_adapter(["second"])
+    handle.publish(1, seal=True, deadline=SOON)
+
+
 def base_of(model: Any) -> dict[str, torch.Tensor]:
     """The base weights as unmerging has left them."""
     names = wct.module.names_of(model, names=None, rename=None, buffers=False)

@@ -54,6 +54,10 @@ CASES = {
 }
 
 
+#: Those whose layout is read when a forward pass has run.
+GATHERED = ("flat-original", "flat-hybrid", "flat-whole")
+
+
 def evaluate(model: nn.Module) -> None:
     """What the root gathered for this still stands in its parameters afterwards."""
     with torch.no_grad():
@@ -70,7 +74,10 @@ def check(model: nn.Module, steps: int) -> None:
 
 
 def train(name: str, model: nn.Module, copies: int, server: str) -> None:
-    """Publishes each step until the rollout has it."""
+    """Publishes each step until the rollout has it. What is read of a module must be the same before its first
+    forward pass, and while the pass has left parameters gathered."""
+    if name in GATHERED:
+        evaluate(model)
     me = wct.replica("trainer", model)
     assert me.num_shards == dist.get_world_size() // copies and (copies == 1) == (me.name == "trainer"), me
     told = wct.replica("trainer", model, group=dist.group.WORLD)

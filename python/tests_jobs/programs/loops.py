@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.optim import adam
 from torch.utils.data import Dataset
 
 from weightcast.adapters.trainers.steps import Steps
@@ -33,36 +36,48 @@ class Watch:
     def __init__(self, job: str, directory: str) -> None:
         self.job, self.directory = job, directory
         self.rank = int(os.environ["RANK"])
+        #: How often the optimizer has written.
+        self.steps = 0
 
     def note(self, model: Any, version: int) -> None:
         """Before it is published."""
         save(model, self.directory, self.job, version, self.rank)
 
+    def guard(self, steps: Steps) -> None:
+        """Has each step of the optimizer look whether anybody may read what it writes."""
+        write = adam.adam
+
+        def guarded(*given: Any, **named: Any) -> Any:
+            assert steps.handle is None or steps.handle.version is None, "published while the optimizer writes"
+            self.steps += 1
+            return write(*given, **named)
+
+        adam.adam = guarded
+
     def wait(self, steps: Steps, version: int) -> None:
         """Until an engine has it. Ranks with nothing to publish wait for the others."""
         if steps.handle is not None:
             assert steps.handle.version == version
+            if "fsdp2" in self.job:
+                assert steps.handle.replica.num_shards == dist.get_world_size(), steps.handle.replica
             steps.handle.wait(lambda held: f"done-{version}" in held.get(version, ()), deadline=DEADLINE)
         if dist.is_initialized():
             dist.barrier()
 
 
-def transformers_trainer(job: str, server: str, directory: str, **given: Any) -> None:
+def transformers_trainer(job: str, server: str, directory: str) -> None:
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     from weightcast.adapters.trainers.transformers import PublishSteps
 
     watch = Watch(job, directory)
-    fsdp1 = given.get("fsdp_config", {}).get("version") == 1
 
     class Note(TrainerCallback):
         def on_train_begin(self, args, state, control, **_):
-            if not fsdp1:
-                watch.note(trainer.model, 0)
+            watch.note(trainer.model, 0)
 
         def on_optimizer_step(self, args, state, control, **_):
-            if not fsdp1:
-                watch.note(trainer.model, state.global_step + 1)
+            watch.note(trainer.model, state.global_step + 1)
 
     class Wait(TrainerCallback):
         def on_train_begin(self, args, state, control, **_):
@@ -71,26 +86,37 @@ def transformers_trainer(job: str, server: str, directory: str, **given: Any) ->
         def on_optimizer_step(self, args, state, control, **_):
             watch.wait(publish.steps, state.global_step + 1)
 
-    of = {"of": lambda _: trainer.model_wrapped} if fsdp1 else {}
-    publish = PublishSteps(job, server=server, **of)
+    publish = PublishSteps(job, server=server)
     arguments = TrainingArguments(
         output_dir=directory, use_cpu=True, max_steps=STEPS, per_device_train_batch_size=1,
         gradient_accumulation_steps=2, report_to=[], save_strategy="no", disable_tqdm=True, learning_rate=0.1,
-        **given,
     )  # fmt: skip
     trainer = Trainer(build(), arguments, train_dataset=Data(), callbacks=[Note(), publish, Wait()])
+    watch.guard(publish.steps)
     trainer.train()
-    assert publish.steps.handle is None
+    assert publish.steps.handle is None and watch.steps >= STEPS
 
 
-def accelerate(job: str, server: str, directory: str) -> None:
+def shard(model: Any) -> Any:
+    """As FSDP2 cuts a model."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def accelerate(job: str, server: str, directory: str, sharded: bool = False) -> None:
     from accelerate import Accelerator
 
     from weightcast.adapters.trainers.accelerate import publish_steps
 
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
     watch, model = Watch(job, directory), build()
-    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.1))
+    if sharded:  # Accelerate itself does that on devices alone
+        model = shard(model)
+        optimizer = accelerator.prepare(torch.optim.AdamW(model.parameters(), lr=0.1))
+    else:
+        model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.1))
     inner, count = optimizer.optimizer, 0
 
     def note(*_: Any) -> None:
@@ -103,6 +129,7 @@ def accelerate(job: str, server: str, directory: str) -> None:
     watch.note(model, 0)
     with publish_steps(model, optimizer, job, server=server) as steps:
         waiting = inner.register_step_post_hook(lambda *_: watch.wait(steps, count))
+        watch.guard(steps)
         watch.wait(steps, 0)
         for at in range(2 * STEPS):
             with accelerator.accumulate(model):
@@ -110,12 +137,13 @@ def accelerate(job: str, server: str, directory: str) -> None:
                 optimizer.step()
                 optimizer.zero_grad()
     waiting.remove()
-    assert steps.handle is None and count == STEPS
+    assert steps.handle is None and count == STEPS == watch.steps
     assert not inner._optimizer_step_pre_hooks and len(inner._optimizer_step_post_hooks) == 1
 
 
-def lightning(job: str, server: str, directory: str) -> None:
+def lightning(job: str, server: str, directory: str, sharded: bool = False) -> None:
     import lightning.pytorch as pl
+    from lightning.pytorch.strategies import ModelParallelStrategy
 
     from weightcast.adapters.trainers.lightning import PublishSteps
 
@@ -125,6 +153,10 @@ def lightning(job: str, server: str, directory: str) -> None:
         def __init__(self) -> None:
             super().__init__()
             self.inner = build()
+
+        def configure_model(self) -> None:
+            if sharded and not hasattr(self.inner.lm_head.weight, "full_tensor"):
+                shard(self.inner)
 
         def training_step(self, batch: Any, at: int) -> torch.Tensor:
             return self.inner(**batch).loss
@@ -156,22 +188,23 @@ def lightning(job: str, server: str, directory: str) -> None:
 
     publish = PublishSteps(job, server=server, of=lambda module: getattr(module, "module", module).inner)
     trainer = pl.Trainer(
-        accelerator="cpu", devices=world, strategy="ddp" if world > 1 else "auto", max_steps=STEPS,
+        accelerator="cpu", devices=world, max_steps=STEPS,
+        strategy=ModelParallelStrategy() if sharded else "ddp" if world > 1 else "auto",
         accumulate_grad_batches=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=directory, callbacks=[Note(), publish, Wait()],
         use_distributed_sampler=False,
     )  # fmt: skip
+    watch.guard(publish.steps)
     trainer.fit(Module(), torch.utils.data.DataLoader(Data(), batch_size=1))
-    assert publish.steps.handle is None
+    assert publish.steps.handle is None and watch.steps >= STEPS
 
-
-FSDP2 = {"fsdp": "full_shard", "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["Qwen2DecoderLayer"]}}
 
 #: How each loop runs, by how many ranks, and which replicas publish.
 LOOPS = {
     "trainer": (transformers_trainer, {1: {"trainer"}, 2: {"trainer"}}),
-    "trainer-fsdp2": (lambda *a: transformers_trainer(*a, **FSDP2), {2: {"trainer"}}),
     "accelerate": (accelerate, {1: {"trainer"}, 2: {"trainer"}}),
+    "accelerate-fsdp2": (lambda *given: accelerate(*given, sharded=True), {2: {"trainer"}}),
+    "lightning-fsdp2": (lambda *given: lightning(*given, sharded=True), {2: {"trainer"}}),
     "lightning": (lightning, {1: {"trainer"}, 2: {"trainer"}}),
 }
 
