@@ -40,6 +40,9 @@ class Origins:
     def moved(self) -> str | None:
         return self._moved
 
+    def unready(self) -> str | None:
+        return None
+
     def publish(self) -> None:
         self.published += 1
 
