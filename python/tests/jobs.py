@@ -33,7 +33,7 @@ def ranks(program: ModuleType, world: int, *arguments: str, **environment: str) 
     try:
         yield
         for rank in started:
-            _, errors = rank.communicate(timeout=3 * SOON)
+            _, errors = rank.communicate(timeout=15 * SOON)
             assert rank.returncode == 0, errors
     finally:
         for rank in started:

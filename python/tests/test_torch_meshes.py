@@ -24,6 +24,11 @@ EXPERT_PARALLEL = {"experts.w": 0}
 ENGINES = {"tp1": (1, {}), "tp2": (2, TENSOR_PARALLEL), "tp4": (4, TENSOR_PARALLEL), "ep2": (2, EXPERT_PARALLEL)}
 
 
+@pytest.fixture
+def server(patient_server):
+    return patient_server
+
+
 def test_ranks_with_equal_holdings_are_copies() -> None:
     """By trying all ways of dealing ranks out: there can be no more copies, and each of them is whole."""
     drawn = random.Random(3)
@@ -88,8 +93,8 @@ def receive_fp8(group, model: str) -> Iterator[None]:
                 layout.add(memory[name], name)
             rollout = group("done", [layout], model=f"{model}-fp8")[0]
         else:
-            rollout.wait(lambda held, v=version: v in held, deadline=3 * SOON)
-            rollout.update(version, deadline=SOON)
+            rollout.wait(lambda held, v=version: v in held, deadline=15 * SOON)
+            rollout.update(version, deadline=3 * SOON)
             for name, tensor in expected.items():
                 assert bits(memory[name]) == bits(tensor), (model, name, version)
         yield
@@ -124,16 +129,16 @@ def receive(group, name: str, copies: int, fp8: bool) -> None:
     next(beside)
     names = {f"trainer-{copy}" for copy in range(copies)} if copies > 1 else {"trainer"}
     for version in range(1, mesh_trainer.STEPS + 1):
-        held = done.wait(lambda held, v=version: names <= held.get(v, set()), deadline=3 * SOON)
+        held = done.wait(lambda held, v=version: names <= held.get(v, set()), deadline=15 * SOON)
         assert {one for one in held[version] if one.startswith("trainer")} == names
         tensors = mesh_trainer.expected(version)
         for engine, (memories, members) in engines.items():
-            updated = members.all(lambda handle, v=version: handle.update(v, deadline=SOON))
+            updated = members.all(lambda handle, v=version: handle.update(v, deadline=3 * SOON))
             assert all(one.changed for one in updated)
             for shard, (memory, wanted) in enumerate(
                 zip(memories, engine_shards(tensors, *ENGINES[engine]), strict=True)
             ):
                 for key, (_, tensor) in wanted.items():
                     assert bits(memory[key]) == bits(tensor), (name, engine, shard, key, version)
-        done.update(version, deadline=SOON)
+        done.update(version, deadline=3 * SOON)
         next(beside)

@@ -1,5 +1,12 @@
 """What the tests share with those of the package."""
 
-from tests.conftest import group, server
+import pytest
 
-__all__ = ["group", "server"]
+from tests.conftest import group, patient_server
+
+__all__ = ["group", "patient_server"]
+
+
+@pytest.fixture
+def server(patient_server):
+    return patient_server

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 import weightcast as wc
 import weightcast.torch as wct
 
-DEADLINE = 60.0
+DEADLINE = 300.0
 STEPS = 2
 #: Blocks of FP8 that shards are cut within.
 BLOCK = (5, 3)
