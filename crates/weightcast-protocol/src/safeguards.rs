@@ -225,6 +225,8 @@ pub enum Safeguard {
     LostMoved,
     /// Parcels of a sender that brings nothing move to another holder (P6).
     SlowMoved,
+    /// What can't be fetched costs an engine nothing of what it serves (E9).
+    FetchApart,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

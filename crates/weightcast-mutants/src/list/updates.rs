@@ -110,6 +110,13 @@ pub const UPDATE_MUTANTS: &[UpdateMutant] = &[
         scenario: flipping,
     },
     UpdateMutant {
+        name: "failed_fetch_tears",
+        what: "what was fetched differs, so what is served counts as no version",
+        found_by: &["E9"],
+        off: &[Safeguard::FetchApart],
+        scenario: failing_staged,
+    },
+    UpdateMutant {
         name: "fleet_in_part",
         what: "a fleet commits once one of its engines is prepared",
         found_by: &["E4"],
@@ -300,6 +307,11 @@ fn workers(options: UpdateOptions) -> UpdateOptions {
 /// Steps fail often.
 fn failing(options: UpdateOptions) -> UpdateOptions {
     UpdateOptions { failing: 60, ..options }
+}
+
+/// The same, and what is fetched lies beside what is served.
+fn failing_staged(options: UpdateOptions) -> UpdateOptions {
+    UpdateOptions { means: InstallMeans::Staged, ..failing(options) }
 }
 
 fn fleet(options: UpdateOptions) -> UpdateOptions {

@@ -125,7 +125,9 @@ impl EngineGate {
             order.step == UpdateStep::Verify && !self.safeguards.on(Safeguard::ContentVerified);
         match result {
             Err(failure) if !unchecked => {
-                if failure == StepFailure::Digest && order.step == UpdateStep::Verify {
+                let compared =
+                    order.step == UpdateStep::Verify || !self.safeguards.on(Safeguard::FetchApart);
+                if failure == StepFailure::Digest && compared {
                     self.live.torn();
                 }
                 self.answer(attempt, StepAnswer::Failed(failure));

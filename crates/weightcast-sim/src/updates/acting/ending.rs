@@ -131,9 +131,10 @@ impl UpdateWorld {
     fn show_outcome(&mut self, at: EngineLife, outcome: &UpdateOutcome, disturbed: bool) {
         let engine = &self.engines[at.engine];
         let (version, serves) = (engine.version(), engine.may_serve());
+        let intact = engine.workers.iter().all(|worker| worker.intact);
         let disturbed = disturbed || outcome.is_superseded();
         let engine = at.engine;
-        self.observe(&UpdateFact::Ended { engine, outcome, version, serves, disturbed });
+        self.observe(&UpdateFact::Ended { engine, outcome, version, serves, intact, disturbed });
     }
 
     /// Whether an engine may have become something else since it was asked: it died, slept, or has heard a later order.

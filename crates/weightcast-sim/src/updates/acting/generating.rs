@@ -167,6 +167,7 @@ fn put_to_sleep(worker: &mut SimWorker) -> UpdateAsker {
     worker.tasks.clear();
     worker.caches.clear();
     worker.staged = [SPOILED; crate::updates::parts::worker::CHUNKS];
+    worker.intact = false;
     worker.gate.handle_slept();
     from
 }
@@ -174,6 +175,7 @@ fn put_to_sleep(worker: &mut SimWorker) -> UpdateAsker {
 /// A worker's part of a token: adds to the caches of the sequence and of the prompt.
 fn part(worker: &mut SimWorker, sequence: u64) -> TokenPart {
     let weights = worker.version();
+    worker.intact = weights.is_some();
     let own = weights.unwrap_or(SPOILED);
     let prefix = worker.caches.entry(PREFIX).or_insert_with(|| vec![own]).clone();
     let cache = worker.caches.entry(sequence).or_insert(prefix);

@@ -78,7 +78,7 @@ impl UpdateWorld {
                 GateOutput::Perform(order) => {
                     self.tell(|| format!("{at:?}/{worker}: {} of {}", order.step, order.attempt));
                     let since = self.now;
-                    self.worker(at, worker).tasks.push(WorkerTask { order, made: 0, from, since });
+                    self.worker(at, worker).take(order, from, since);
                     let attempt = order.attempt;
                     let pace = self.pace(at, worker, order.step);
                     self.plan_in(pace, UpdateEvent::Change { at, worker, attempt });

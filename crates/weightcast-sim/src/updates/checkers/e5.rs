@@ -13,7 +13,7 @@ impl UpdateChecker for TrueOutcome {
 
     fn observe(&mut self, fact: &UpdateFact<'_>) -> Option<String> {
         let (engine, outcome, version, serves) = match fact {
-            UpdateFact::Ended { engine, outcome, version, serves, disturbed: false } => {
+            UpdateFact::Ended { engine, outcome, version, serves, disturbed: false, .. } => {
                 (engine, outcome, *version, *serves)
             }
             UpdateFact::FleetEnded { driver, end, verdict } => {

@@ -8,6 +8,7 @@ mod e5;
 mod e6;
 mod e7;
 mod e8;
+mod e9;
 
 use weightcast_protocol::Time;
 use weightcast_protocol::engine_update::{
@@ -43,13 +44,14 @@ pub(super) enum UpdateFact<'a> {
     Heard { at: EngineLife, worker: u32, attempt: UpdateAttempt },
     /// A step makes a change.
     Changed { at: EngineLife, worker: u32, order: &'a StepOrder },
-    /// An update ends, and says what the engine is. `disturbed`: the engine may have become something else since it was
-    /// asked.
+    /// An update ends, and says what the engine is. `intact`: no step has begun since the engine's last token that writes its
+    /// parameters. `disturbed`: the engine may have become something else since it was asked.
     Ended {
         engine: usize,
         outcome: &'a UpdateOutcome,
         version: Option<u64>,
         serves: bool,
+        intact: bool,
         disturbed: bool,
     },
     /// A fleet's update ends; what the register says of it.
@@ -91,5 +93,6 @@ pub(super) fn update_checkers() -> Vec<Box<dyn UpdateChecker>> {
         Box::new(e6::DoubtEnds),
         Box::new(e7::Fenced::default()),
         Box::new(e8::AdmittedWhole),
+        Box::new(e9::KeptUntilWritten),
     ]
 }

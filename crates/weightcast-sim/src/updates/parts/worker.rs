@@ -49,6 +49,9 @@ pub(crate) struct SimWorker {
     pub(crate) spoils_staging: bool,
     /// The parameters were written in this life.
     pub(crate) written: bool,
+    /// The parameters are those that the last token came from: no step has begun since that writes or compares them, and the
+    /// memory was not given away.
+    pub(crate) intact: bool,
     /// How often the worker has said what it serves, and what it said last.
     pub(crate) notices: u64,
     pub(crate) noticed: Option<Option<u64>>,
@@ -71,6 +74,7 @@ impl SimWorker {
             flips: false,
             spoils_staging: false,
             written: false,
+            intact: false,
             notices: 0,
             noticed: None,
             keeps_prefix: false,
@@ -82,6 +86,18 @@ impl SimWorker {
         let first = self.derived;
         let whole = self.chunks.iter().all(|chunk| *chunk == first) && first != SPOILED;
         whole.then_some(first)
+    }
+
+    /// Begins a step.
+    pub(crate) fn take(&mut self, order: StepOrder, from: UpdateAsker, since: Time) {
+        let in_place = order.means == InstallMeans::InPlace;
+        let harmless = match order.step {
+            UpdateStep::Begin | UpdateStep::Fetch => !in_place,
+            UpdateStep::Install | UpdateStep::PostProcess | UpdateStep::Verify => false,
+            _ => true,
+        };
+        self.intact &= harmless;
+        self.tasks.push(WorkerTask { order, made: 0, from, since });
     }
 
     /// How many changes a step makes.
