@@ -1,6 +1,7 @@
 """The last copy of a retained version is kept aside before its owner may change it."""
 
 import numpy as np
+import pytest
 
 import weightcast as wc
 
@@ -54,3 +55,32 @@ def test_without_room_the_version_is_lost_and_nothing_waits(server):
         trainer.publish(1, deadline=SOON)
         trainer.unpublish(deadline=SOON)
         assert holders(trainer, 1) == set()
+
+
+def test_an_evaluation_keeps_a_version_by_name_while_the_trainer_goes_on(server):
+    weights = np.arange(1 << 16, dtype="u4")
+    first = weights.copy()
+    with (
+        wc.open("policy", wc.Replica("trainer"), role="trainer", server=server.address) as trainer,
+        wc.open("policy", wc.Replica("evaluation"), server=server.address) as evaluation,
+    ):
+        trainer.register(wc.Layout().add(weights, "w"))
+        for version in range(1, 5):
+            with trainer.published(version, deadline=SOON):
+                if version == 1:
+                    assert evaluation.retain(deadline=SOON) == 1
+                    assert evaluation.version is None, "its own memory has no part in this"
+            weights += 1
+            assert holders(trainer, 1) == {"trainer~offload-0.1"}
+            assert version == 1 or holders(trainer, version) == set()
+        kept = [replica for replica in wc.status(server.address)["models"][0]["replicas"] if replica["retains"]]
+        assert [(replica["name"], replica["retains"]) for replica in kept] == [("evaluation", [1])]
+        target = np.zeros_like(weights)
+        evaluation.register(wc.Layout().add(target, "w"))
+        evaluation.replicate(1, deadline=SOON)
+        assert (target == first).all()
+        evaluation.let_go(1, deadline=SOON)
+        evaluation.unpublish(deadline=SOON)
+        assert holders(trainer, 1) == set()
+        with pytest.raises(wc.VersionUnavailable):
+            evaluation.retain(1, deadline=SOON)

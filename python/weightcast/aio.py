@@ -80,6 +80,14 @@ class Handle:
         """As `Handle.wait_sealed`."""
         await self._run(self._handle.wait_sealed, **options)
 
+    async def retain(self, *args: Any, **options: Any) -> int:
+        """As `Handle.retain`."""
+        return await self._run(self._handle.retain, *args, **options)
+
+    async def let_go(self, version: int, **options: Any) -> None:
+        """As `Handle.let_go`."""
+        await self._run(self._handle.let_go, version, **options)
+
     async def unpublish(self, **options: Any) -> None:
         """As `Handle.unpublish`."""
         await self._run(self._handle.unpublish, **options)

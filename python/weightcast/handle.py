@@ -70,7 +70,8 @@ class Handle:
         `weightcast.torch` made of DTensors have one, over their device mesh.
         """
         self._refuse_moved(layout, deadline)
-        mappings.warn(layout._places, level=2)
+        if not layout.mapped:
+            mappings.warn(layout._places, level=2)
         self._core.register(layout._core, deadline, _over_arrays(layout.exchange))
         self._layout = layout
         layout.copies.held = lambda: self._core.version
@@ -378,6 +379,22 @@ class Handle:
             raise _core.Misuse(
                 "bytes would land in tensors that are in use: register a layout made with beside=True"
             )
+
+    def retain(
+        self, version: selector.Selector | int | str = "latest", *, deadline: float = DEADLINE
+    ) -> int:
+        """Waits for a version, and has it kept until `let_go` or the end of this replica, whatever newer
+        versions come. Returns its number.
+
+        Any role may retain, on all shards: an evaluation, a reference policy. Whoever would give up the last
+        copy of the version copies it to CPU memory first. This handle's own memory has no part in this: it
+        may hold another version, or none. Raises `VersionUnavailable` if the version is gone, `Misuse` beyond
+        64 versions."""
+        return self._core.retain(selector.parse(version), deadline)[0]
+
+    def let_go(self, version: int, *, deadline: float = DEADLINE) -> None:
+        """Ends `retain` of a version, on all shards. No error if the version is not retained."""
+        self._core.let_go(version, deadline)
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:
         """Which replicas hold which versions."""

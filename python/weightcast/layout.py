@@ -86,6 +86,8 @@ class Layout:
         self._beside = beside
         #: Host memory beside tensors.
         self.copies = HostCopies()
+        #: Whether memory lies in files on purpose: then `register` does not warn of files that may be cut.
+        self.mapped = False
         #: Whether what is registered is not in use, though no tensor has a copy here: an adapter has its own.
         self.apart = False
 

@@ -46,6 +46,9 @@ pub const ROUTED_ENGINES: usize = 4_096;
 /// Workers of an engine that has a routing lease: more than any engine has.
 pub const ROUTED_WORKERS: u32 = 4_096;
 
+/// Versions that are kept for one group by [`Call::Retain`](crate::message::Call::Retain): more than an evaluation compares.
+pub const RETAINED: usize = 64;
+
 /// Bound on the steps of one event, for a server without groups (T5).
 pub const SETTLING_ROUNDS: usize = 1_000;
 

@@ -227,6 +227,12 @@ pub enum Safeguard {
     SlowMoved,
     /// What can't be fetched costs an engine nothing of what it serves (E9).
     FetchApart,
+    /// What a group has had kept by name is retained (A2).
+    ExactRetained,
+    /// Nothing is kept for groups at their end (T5).
+    KeptUntilEnd,
+    /// A shard brings over what is kept for its group (L8).
+    KeptBroughtOver,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

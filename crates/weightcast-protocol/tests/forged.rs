@@ -3,6 +3,8 @@
 
 mod cluster;
 
+use std::collections::BTreeSet;
+
 use cluster::*;
 use weightcast_protocol::message::{
     Announcement, Answer, Call, ClientMessage, EpochPolicy, Holding, Open, Registration, Role,
@@ -73,7 +75,8 @@ fn forged(term: u64, incarnation: Incarnation, epoch: u64) -> Ticket {
 
 fn nothing() -> Announcement {
     let generation = Generation(1);
-    Announcement { answered: OpSeq(1), generation, registration: None, held: None }
+    let retains = BTreeSet::new();
+    Announcement { answered: OpSeq(1), generation, registration: None, held: None, retains }
 }
 
 fn registered() -> Option<Registration> {

@@ -385,12 +385,14 @@ fn announcement(rng: &mut Rng, talk: &Talk) -> Announcement {
         refused: rng.chance(5),
         withdrawn: rng.chance(5),
     });
+    let kept = |number| Version { epoch: Epoch(0), number };
     let answered = if talk.pending { talk.seq.saturating_sub(1) } else { talk.seq };
     Announcement {
         answered: OpSeq(if lies { rng.number() } else { answered }),
         generation: Generation(2),
         registration: (!lies || rng.chance(50)).then(|| registration(rng)),
         held,
+        retains: (0..rng.below(if lies { 80 } else { 2 })).map(kept).collect(),
     }
 }
 

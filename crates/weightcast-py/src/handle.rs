@@ -240,6 +240,22 @@ impl PyHandle {
         PyUpdated::of(py, self.call(py, |handle| handle.accept(&mut told, deadline))?)
     }
 
+    fn retain(
+        &self,
+        py: Python<'_>,
+        selector: &Bound<'_, PyAny>,
+        deadline: f64,
+    ) -> PyResult<(u64, u64)> {
+        let (selector, deadline) = (arguments::selector(selector)?, seconds(deadline)?);
+        let version = self.call(py, |handle| handle.retain(selector, deadline))?;
+        Ok((version.number, version.epoch.0))
+    }
+
+    fn let_go(&self, py: Python<'_>, version: u64, deadline: f64) -> PyResult<()> {
+        let deadline = seconds(deadline)?;
+        self.call(py, |handle| handle.let_go(version, deadline))
+    }
+
     fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<PyListing> {
         let deadline = seconds(deadline)?;
         PyListing::of(py, self.call(py, |handle| handle.list(deadline))?)

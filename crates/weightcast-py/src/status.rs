@@ -62,7 +62,7 @@ fn version(py: Python<'_>, of: VersionStatus) -> Converted<'_> {
 fn replica(py: Python<'_>, of: ReplicaStatus) -> Converted<'_> {
     dict!(py, of: ReplicaStatus {
         name, role, state, version, num_shards, shards by shard, pending, versions_behind, stale_s,
-        reading of reading_dict, pending_call of pending_dict
+        reading of reading_dict, pending_call of pending_dict, retains
     })
 }
 

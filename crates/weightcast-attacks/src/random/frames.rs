@@ -14,10 +14,10 @@ use crate::attacker::wire::server_frame::Body as Told;
 use crate::attacker::wire::wait::Until;
 use crate::attacker::wire::{
     Announce, Assigned, Call, Close, Decline, Describe, Filling, GetManifestRequest, Heartbeat,
-    Held, Holding, Incarnation, Installed, LayoutFailure, List, OffloadFailed, Open, Opened,
-    Prepared, ProbeRequest, ProgressReport, Proved, Publish, ReadFailed, Register, Replicate, Role,
-    Sealed, SeedFailed, Selector, ShardSums, SourceFailure, Sum, Ticket, Unpublish, Unregister,
-    Update, Version, Wait,
+    Held, Holding, Incarnation, Installed, LayoutFailure, LetGo, List, OffloadFailed, Open, Opened,
+    Prepared, ProbeRequest, ProgressReport, Proved, Publish, ReadFailed, Register, Replicate,
+    Retain, Role, Sealed, SeedFailed, Selector, ShardSums, SourceFailure, Sum, Ticket, Unpublish,
+    Unregister, Update, Version, Wait,
 };
 
 /// How long an open may take to be answered.
@@ -261,6 +261,7 @@ impl Speaker {
             generation,
             registration: (!self.dice.one_in(3)).then_some(registration),
             held: (!self.dice.one_in(3)).then_some(held),
+            retains: (0..self.dice.below(80)).map(|_| self.version()).collect(),
         }
     }
 
@@ -285,7 +286,7 @@ impl Speaker {
                 self.seq
             }
         };
-        let call = match self.dice.below(14) {
+        let call = match self.dice.below(16) {
             0..=2 => C::Register(Register {
                 layout: self.digest(),
                 export: self.dice.next(),
@@ -307,6 +308,8 @@ impl Speaker {
             10 => C::Describe(Describe { selector: self.selector() }),
             11 => C::List(List {}),
             12 => C::Wait(Wait { until: self.until() }),
+            13 => C::Retain(Retain { selector: self.selector() }),
+            14 => C::LetGo(LetGo { version: self.dice.number() }),
             _ => C::Decline(Decline { detail: "at random".to_owned() }),
         };
         let call = (!self.dice.one_in(60)).then_some(call);

@@ -115,5 +115,6 @@ fn announcement(session: &LightSession, held: Option<u64>) -> wire::Announce {
             sums: super::session::sums(),
             ..wire::Holding::default()
         }),
+        retains: Vec::new(),
     }
 }

@@ -119,6 +119,10 @@ fn model_table(text: &mut String, model: &ModelStatus) {
     for replica in &model.replicas {
         replica_table(text, replica);
     }
+    for replica in model.replicas.iter().filter(|replica| !replica.retains.is_empty()) {
+        let kept: Vec<String> = replica.retains.iter().map(u64::to_string).collect();
+        let _ = writeln!(text, "  {} retains version {}", replica.name, kept.join(", "));
+    }
     for reader in &model.readers {
         let relay = model.replicas.iter().any(|r| r.name == reader.source && r.state == "reading");
         let still = if relay { ", which is still reading it" } else { "" };
@@ -227,7 +231,7 @@ mod tests {
             versions: vec![holds(6, &["a"]), holds(7, &["b", "c"])],
             replicas: vec![
                 replica("a", "holding", Some(6), true),
-                replica("r", "reading", None, false),
+                ReplicaStatus { retains: vec![3, 5], ..replica("r", "reading", None, false) },
             ],
             readers: vec![reads("x", "r"), reads("y", "a")],
             retain: 0,
@@ -263,6 +267,7 @@ mod tests {
             "shard 3 host host:1 4096 bytes connected, lease 1.2 s",
             "replica r rollout reading version - 1 of 2 shards update(latest)",
             "shard 3 host host:1 4096 bytes no stream, lease 1.2 s",
+            "r retains version 3, 5",
             "x reads version 7 from r, which is still reading it",
             "y reads version 7 from a",
             "r has 1.00 MB of 4.00 MB of version 7, 250.00 KB/s, 12 s left",

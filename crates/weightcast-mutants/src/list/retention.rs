@@ -4,6 +4,7 @@ use weightcast_protocol::Safeguard;
 use weightcast_sim::{FaultKind, WorldOptions};
 
 use super::Mutant;
+use super::terms::failing_over;
 
 pub(super) const LIST: &[Mutant] = &[
     Mutant {
@@ -40,6 +41,27 @@ pub(super) const LIST: &[Mutant] = &[
         found_by: &["L6"],
         off: &[Safeguard::OffloadRelease],
         scenario: retaining,
+    },
+    Mutant {
+        name: "exact_forgotten",
+        what: "what a group has had kept by name is not retained",
+        found_by: &["A2"],
+        off: &[Safeguard::ExactRetained],
+        scenario: retaining,
+    },
+    Mutant {
+        name: "kept_for_ever",
+        what: "versions stay kept for a group that has left",
+        found_by: &["T5"],
+        off: &[Safeguard::KeptUntilEnd],
+        scenario: retaining,
+    },
+    Mutant {
+        name: "kept_left_behind",
+        what: "a shard does not bring over what is kept for its group",
+        found_by: &["L8"],
+        off: &[Safeguard::KeptBroughtOver],
+        scenario: failing_over,
     },
 ];
 

@@ -78,7 +78,7 @@ fn hard_to_reach(options: WorldOptions) -> WorldOptions {
 }
 
 /// Servers come and go.
-fn failing_over(options: WorldOptions) -> WorldOptions {
+pub(super) fn failing_over(options: WorldOptions) -> WorldOptions {
     let faults = FaultCounts::none()
         .with(FaultKind::Break, 20)
         .with(FaultKind::Pause, 6)

@@ -1,5 +1,7 @@
 //! What a shard announces to a server of a newer term.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{ContentDigest, ExportId, Generation, OpSeq, ShardSums, Version};
@@ -15,6 +17,8 @@ pub struct Announcement {
     pub registration: Option<Registration>,
     /// The content of the memory, unchanged since the server was lost.
     pub held: Option<Holding>,
+    /// The versions that are kept for its group: the same on all shards of a group.
+    pub retains: BTreeSet<Version>,
 }
 
 /// A shard's memory, as `register` declared it.

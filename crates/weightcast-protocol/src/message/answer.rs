@@ -44,6 +44,13 @@ pub enum Answer {
         /// Layouts of its shards.
         layouts: Arc<[ContentDigest]>,
     },
+    /// The version is kept for the group.
+    Retained {
+        /// The version.
+        version: Version,
+    },
+    /// The version is not kept for the group any more.
+    LetGo,
     /// The available versions. All answers of one revision share one listing.
     Listed(Arc<Listing>),
 }

@@ -52,6 +52,16 @@ pub enum Call {
         /// The version.
         selector: Selector,
     },
+    /// Waits for a version, and has it kept for the group: until [`Call::LetGo`], or the group's end.
+    Retain {
+        /// The version.
+        selector: Selector,
+    },
+    /// Lets go of what [`Call::Retain`] keeps.
+    LetGo {
+        /// The version's number.
+        version: u64,
+    },
     /// Lists which replicas hold which versions.
     List,
     /// Waits until a condition holds. Answered with the listing at which it held.
@@ -79,6 +89,8 @@ impl Call {
             Self::Replicate { .. } => "replicate",
             Self::Update { .. } => "update",
             Self::Describe { .. } => "describe",
+            Self::Retain { .. } => "retain",
+            Self::LetGo { .. } => "let_go",
             Self::List => "list",
             Self::Wait { .. } => "wait",
             Self::Decline { .. } => "decline",
@@ -98,6 +110,8 @@ impl fmt::Display for Call {
                 write!(f, "update({selector}{rollback}{staged})")
             }
             Self::Describe { .. } => f.write_str("register or catalog"),
+            Self::Retain { selector } => write!(f, "retain({selector})"),
+            Self::LetGo { version } => write!(f, "let_go({version})"),
             Self::Wait { until } => write!(f, "wait({until})"),
             Self::Register { .. }
             | Self::Unregister

@@ -1,11 +1,13 @@
 //! A shard's calls: one at a time, numbered, sent again after a reconnect, answered once (G5).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::assigned::Staging;
 use super::transfer::ShardTransfer;
 use crate::message::{Call, ClientMessage, Registration};
-use crate::{Attempt, CallError, Generation, OpSeq, Time};
+use crate::{Attempt, CallError, Generation, OpSeq, Time, Version};
 
 /// The call that has not been answered yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,6 +32,8 @@ pub(super) struct Calls {
     answered: OpSeq,
     /// The shard's memory, as the last answered `register` declared it.
     pub(super) registration: Option<Registration>,
+    /// The versions that are kept for the group, as the server has answered.
+    pub(super) retains: BTreeSet<Version>,
 }
 
 impl Calls {

@@ -52,6 +52,8 @@ pub use input::SessionInput;
 pub use lease::Lease;
 pub use pace::ReadProgress;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::message::{ClientMessage, ServerMessage};
@@ -270,6 +272,11 @@ impl Session {
     /// not be changed.
     pub fn version(&self) -> Option<Version> {
         self.memory.version()
+    }
+
+    /// The versions that are kept for the group by name, as far as this session knows.
+    pub fn retains(&self) -> &BTreeSet<Version> {
+        &self.calls.retains
     }
 
     /// The present generation of the memory, at which it is served.

@@ -73,14 +73,18 @@ impl ShardWork<'_> {
         self.outputs.push_back(Output::Done { seq, result });
     }
 
-    /// Takes over what the call declared: the registration of the memory, or the tensors of the
-    /// version.
+    /// Takes over what the call declared: the registration of the memory, the tensors of the version, or what is
+    /// kept for the group.
     fn take_over(&mut self, call: &Call, answer: &Answer) {
         match (answer, call) {
             (Answer::Registered { .. }, &Call::Register { layout, export, bytes }) => {
                 self.calls.registration = Some(Registration { layout, export, bytes });
             }
             (Answer::Unregistered, _) => self.calls.registration = None,
+            (Answer::Retained { version }, _) => drop(self.calls.retains.insert(*version)),
+            (Answer::LetGo, Call::LetGo { version: number }) => {
+                self.calls.retains.retain(|version| version.number != *number);
+            }
             (Answer::Published { .. }, Call::Publish { catalog, .. }) => {
                 self.memory.catalog = *catalog;
             }

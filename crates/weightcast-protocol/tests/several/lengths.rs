@@ -1,7 +1,7 @@
 //! What is given a time has exactly that, counted from when it is given: a moment before its end nothing
 //! has happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::*;
 use weightcast_protocol::message::{
@@ -184,7 +184,9 @@ fn opens(server: &mut Server, now: Time, stream: u64, shown: Option<Ticket>) -> 
 
 fn announces(server: &mut Server, now: Time, stream: u64) {
     let (answered, generation) = (OpSeq(1), Generation(1));
-    let announcement = Announcement { answered, generation, registration: None, held: None };
+    let retains = BTreeSet::new();
+    let announcement =
+        Announcement { answered, generation, registration: None, held: None, retains };
     server.handle(now, ConnectionId(stream), ClientMessage::Announce(announcement));
 }
 

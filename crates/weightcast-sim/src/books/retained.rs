@@ -35,7 +35,7 @@ pub(crate) fn countable_but(model: &ModelSnapshot, empty: &EmptyCopies) -> BTree
     model.replicas.iter().filter(counts).filter_map(|replica| replica.version).collect()
 }
 
-/// Whether a version must survive: fewer than `retain` newer versions have a copy that counts. A
+/// Whether a version must survive: it is kept by name, or fewer than `retain` newer versions have a copy that counts. A
 /// copy that is being given up still counts here: it may have counted until this event, and the
 /// order within an event is not seen.
 pub(crate) fn retained(model: &ModelSnapshot, version: Version) -> bool {
@@ -57,7 +57,8 @@ pub(crate) fn retained_beside(
     let mut newer = countable(model);
     newer.extend(lost);
     newer.extend(model.replicas.iter().filter(going).filter_map(|replica| replica.version));
-    newer.iter().filter(|newer| **newer > version).count() < model.retain as usize
+    let newest = newer.iter().filter(|newer| **newer > version).count() < model.retain as usize;
+    newest || model.exact.contains(&version)
 }
 
 pub(crate) fn is_offload(replica: &ReplicaSnapshot) -> bool {

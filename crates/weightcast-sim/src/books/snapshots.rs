@@ -1,6 +1,6 @@
 //! Books for the tests of checkers: one model, groups of one shard, all in term 7.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{Location, Role};
 use weightcast_protocol::server::{
@@ -30,6 +30,7 @@ pub(crate) fn replica(number: u64) -> ReplicaSnapshot {
         offload_seeding: false,
         state: ReplicaState::Empty,
         version: None,
+        retains: BTreeSet::new(),
         staleness: None,
         proved: false,
         shards: vec![],
@@ -83,6 +84,7 @@ pub(crate) fn books(replicas: Vec<ReplicaSnapshot>, edges: Vec<ReadEdge>) -> Sna
         revision: Revision { term: TERM, number: 1 },
         epoch: VERSION.epoch,
         retain: 0,
+        exact: BTreeSet::new(),
         versions: BTreeMap::new(),
         latest_for: None,
         replicas,

@@ -140,6 +140,7 @@ impl World {
             generation: Generation(self.number()),
             registration: Some(registration).filter(|_| self.rng.chance(800)),
             held: Some(held),
+            retains: [held.version].into(),
         };
         self.say(host, stream, ClientMessage::Announce(claims));
     }

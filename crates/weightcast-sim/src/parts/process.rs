@@ -155,4 +155,9 @@ impl Process {
     pub(crate) fn version(&self) -> Option<Version> {
         self.session.as_ref()?.version()
     }
+
+    /// The number of the first version that is kept for the group by name.
+    pub(crate) fn kept_first(&self) -> Option<u64> {
+        self.session.as_ref()?.retains().first().map(|version| version.number)
+    }
 }

@@ -126,8 +126,14 @@ impl World {
             (None, 30..) => call(Call::Replicate { selector }, dice),
             (_, 0..8) => call(Call::List, dice),
             (_, 8..12) => call(Call::Wait { until: Condition::Changed { after } }, dice),
+            // One of the two has a short deadline.
+            (_, 13 | 21) if process.kept_first().is_some() => {
+                let version = process.kept_first().unwrap_or_default();
+                call(Call::LetGo { version }, dice)
+            }
             (_, 12..16) => call(Call::Wait { until: self.condition(process, dice) }, dice),
-            (_, 16..22) => call(Call::Describe { selector }, dice),
+            (_, 16..19) => call(Call::Describe { selector }, dice),
+            (_, 19..22) => call(Call::Retain { selector }, dice),
             (Some(_), 22..28) => call(Call::Unpublish, dice),
             (_, 28) => Action::Close,
             _ => call(update, dice),

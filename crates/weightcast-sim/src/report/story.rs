@@ -220,6 +220,7 @@ pub(super) fn ended(answer: &Answer) -> String {
         Answer::Unchanged { held: None } => "still holds nothing".to_owned(),
         Answer::Listed(listing) => format!("listed at revision {}", listing.revision),
         Answer::Registered { .. } => "registered".to_owned(),
+        Answer::Retained { version } => format!("keeps {version}"),
         Answer::Described { version, .. } => format!("described {version}"),
         answer => format!("{answer:?}").to_lowercase(),
     }

@@ -113,7 +113,7 @@ points! {
 }
 
 /// The calls, each of which must have ended well and in an error.
-const CALLS: [&str; 9] = [
+const CALLS: [&str; 11] = [
     "Register",
     "Unregister",
     "Publish",
@@ -121,6 +121,8 @@ const CALLS: [&str; 9] = [
     "Replicate",
     "Update",
     "Describe",
+    "Retain",
+    "LetGo",
     "List",
     "Wait",
 ];

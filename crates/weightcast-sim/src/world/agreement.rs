@@ -79,6 +79,10 @@ fn disagreement(
     if own != books {
         return Some(format!("holds {own:?}, and its server says {books:?}"));
     }
+    if *session.retains() != replica.retains {
+        let (own, books) = (session.retains(), &replica.retains);
+        return Some(format!("has {own:?} kept, and its server says {books:?}"));
+    }
     let (own, books) = (process.program.registered, shard.bytes.is_some());
     if own != books {
         return Some(format!("has memory registered: {own}, and its server says {books}"));

@@ -222,6 +222,7 @@ fn announcement(m: wire::Announce) -> Result<Announcement, MalformedMessage> {
         generation: Generation(m.generation),
         registration: m.registration.map(registration).transpose()?,
         held: m.held.map(holding).transpose()?,
+        retains: m.retains.into_iter().map(|m| version(Some(m))).collect::<Result<_, _>>()?,
     })
 }
 
@@ -241,6 +242,7 @@ fn announcement_frame(m: Announcement) -> wire::Announce {
             refused: m.refused,
             withdrawn: m.withdrawn,
         }),
+        retains: m.retains.into_iter().map(version_frame).collect(),
     }
 }
 
@@ -266,6 +268,8 @@ fn call(call: wire::call::Call) -> Result<Call, MalformedMessage> {
             staged: m.staged,
         },
         W::Describe(m) => Call::Describe { selector: selector(m.selector)? },
+        W::Retain(m) => Call::Retain { selector: selector(m.selector)? },
+        W::LetGo(m) => Call::LetGo { version: m.version },
         W::List(_) => Call::List,
         W::Wait(m) => Call::Wait { until: condition(need(m.until, "condition")?)? },
         W::Decline(m) => Call::Decline { detail: m.detail },
@@ -294,6 +298,8 @@ fn call_frame(call: Call) -> wire::call::Call {
         Call::Describe { selector } => {
             W::Describe(wire::Describe { selector: selector_frame(selector) })
         }
+        Call::Retain { selector } => W::Retain(wire::Retain { selector: selector_frame(selector) }),
+        Call::LetGo { version } => W::LetGo(wire::LetGo { version }),
         Call::List => W::List(wire::List {}),
         Call::Wait { until } => W::Wait(wire::Wait { until: Some(condition_frame(until)) }),
         Call::Decline { detail } => W::Decline(wire::Decline { detail: said(detail) }),

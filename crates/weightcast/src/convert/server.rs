@@ -253,6 +253,8 @@ fn answer(answer: wire::answer::Answer, field: &mut Field) -> Result<Answer, Mal
             version: version(m.version)?,
             layouts: layouts(&field.or(m.layouts)?)?,
         },
+        W::Retained(m) => Answer::Retained { version: version(Some(m))? },
+        W::LetGo(_) => Answer::LetGo,
         W::Listed(bytes) => Answer::Listed(Arc::new(listing(&field.or(bytes)?)?)),
     })
 }
@@ -275,6 +277,9 @@ fn answer_frame(answer: Answer, encoder: &mut Encoder) -> (wire::answer::Answer,
         Answer::Unregistered => W::Unregistered(wire::Unregister {}),
         Answer::Published { version } => W::Published(version_frame(version)),
         Answer::Unpublished => W::Unpublished(wire::Unpublish {}),
+        Answer::Retained { version } => W::Retained(version_frame(version)),
+        // The number is the asker's own.
+        Answer::LetGo => W::LetGo(wire::LetGo::default()),
         Answer::Committed { version, source } => {
             W::Committed(wire::Committed { version: Some(version_frame(version)), source })
         }

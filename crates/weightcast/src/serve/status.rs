@@ -87,6 +87,7 @@ fn replica_frame(replica: ReplicaSnapshot) -> wire::ReplicaStatus {
         stale_s: holds.then(|| seconds(stale)),
         reading: replica.reading.map(reading_frame),
         pending_call: replica.pending.map(pending_frame),
+        retains: replica.retains.iter().map(|version| version.number).collect(),
     }
 }
 

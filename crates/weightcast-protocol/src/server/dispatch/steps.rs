@@ -23,7 +23,8 @@ impl Server {
             Call::Update { selector, allow_rollback, staged } => {
                 self.transfers().start_update(incarnation, selector, allow_rollback, staged)
             }
-            Call::Describe { .. } | Call::Wait { .. } => {
+            Call::LetGo { .. } => Ok(()),
+            Call::Describe { .. } | Call::Retain { .. } | Call::Wait { .. } => {
                 self.calls().start_waiting(incarnation);
                 Ok(())
             }
@@ -58,7 +59,9 @@ impl Server {
                 self.go_on(incarnation, onward);
             }
             Call::Describe { selector } => self.versions().advance_describe(incarnation, selector),
+            Call::Retain { selector } => self.versions().advance_retain(incarnation, selector),
             Call::Wait { until } => self.versions().advance_wait(incarnation, until),
+            Call::LetGo { version } => self.versions().advance_let_go(incarnation, version),
             Call::List | Call::Decline { .. } => {}
         }
     }

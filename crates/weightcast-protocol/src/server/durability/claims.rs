@@ -53,7 +53,7 @@ impl Group {
 impl DurabilityHandler<'_> {
     /// Something has changed in a model: starts the comparisons that may be needed.
     pub(in crate::server) fn review_claims(&mut self, now: Time, name: &str) {
-        let Some(model) = self.models.get_mut(name).filter(|m| m.retention.versions > 0) else {
+        let Some(model) = self.models.get_mut(name).filter(|m| m.retention.is_asked()) else {
             return;
         };
         let (visible, groups) = (&model.visible, &self.groups);

@@ -107,7 +107,7 @@ impl DurabilityHandler<'_> {
             retention.asked.remove(&version);
             self.counters.offloads += 1;
         }
-        if retention.versions > 0 || !retention.replicas.is_empty() {
+        if retention.is_asked() || !retention.replicas.is_empty() {
             self.agenda.note_change(&group.model);
         }
     }
@@ -220,7 +220,8 @@ impl Books<'_> {
                 format!("{name}: nobody waits for an offload of {version}")
             })?;
         }
-        for group in retention.held_back.iter().chain(&retention.replicas) {
+        let kept = retention.exact.values().flatten();
+        for group in retention.held_back.iter().chain(&retention.replicas).chain(kept) {
             let known = self.groups.contains(group);
             ensure(known, "T5", || format!("{name}: group {group} is gone, but not forgotten"))?;
         }

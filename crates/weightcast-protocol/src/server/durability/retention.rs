@@ -2,7 +2,7 @@
 //! paper; A1, A2).
 //!
 //! A copy counts if it is whole, sealed, listed and not on a spot instance. The newest versions that have such a
-//! copy are retained, as many as the trainer asked for. The holder of the last countable copy of a retained version
+//! copy are retained, as many as the trainer asked for, and those that any group keeps by name (`exact`). The holder of the last countable copy of a retained version
 //! keeps it until an offload replica has the version, or until the offload has failed: then the loss is recorded,
 //! and the holder goes on.
 
@@ -65,9 +65,13 @@ impl Books<'_> {
         group.counts() && believed && !(blind && group.offloads().is_some())
     }
 
-    /// Whether a version is one of the newest that are to survive. Newer versions without a
+    /// Whether a version is kept by name, or is one of the newest that are to survive. Newer versions without a
     /// countable copy take no place, so that a version goes only when its successors are safe.
     pub(super) fn is_retained(&self, model: &Model, version: Version) -> bool {
+        let exactly = self.config.safeguards.on(Safeguard::ExactRetained);
+        if exactly && model.retention.exact.contains_key(&version) {
+            return true;
+        }
         let wanted = model.retention.versions as usize;
         let newer = model.visible.keys().rev().take_while(|newer| **newer > version);
         newer.filter(|newer| self.is_countable(model, **newer, None)).take(wanted).count() < wanted

@@ -100,6 +100,7 @@ impl MembershipHandler<'_> {
             self.transfers().abandon_transfer(incarnation);
             self.calls().finish(incarnation, Err(error));
         }
+        self.versions().drop_all_kept(incarnation);
         self.durability().note_end(incarnation);
         self.agenda.wake(incarnation);
         true

@@ -123,6 +123,9 @@ impl MembershipHandler<'_> {
         for member in members {
             self.connections.send(member.session, ServerMessage::Recovered);
         }
+        for version in announced.iter().flat_map(|shard| &shard.retains) {
+            model.retention.keep(incarnation, *version);
+        }
         let held: Vec<(Generation, Holding)> = announced
             .iter()
             .filter_map(|shard| shard.held.map(|held| (shard.generation, held)))
@@ -199,6 +202,11 @@ fn difference(shards: &[Announcement]) -> Option<String> {
             "when the reference server was lost, shard 0 had an answer to call {}, shard {shard} to \
              call {}",
             first.answered, shards[shard].answered
+        ));
+    }
+    if let Some(shard) = other(&|shard| shard.retains != first.retains) {
+        return Some(format!(
+            "when the reference server was lost, shards 0 and {shard} had different versions retained"
         ));
     }
     let shard = other(&|shard| {

@@ -157,6 +157,7 @@ fn brings(shards: u32, number: u64) -> Vec<Announcement> {
         generation: Generation(30 + u64::from(shard)),
         registration: Some(registration(shard)),
         held: Some(holding(number, shard.into())),
+        retains: [version(0)].into(),
     };
     (0..shards).map(brings).collect()
 }

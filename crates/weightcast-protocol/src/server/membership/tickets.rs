@@ -1,6 +1,7 @@
 //! Checks what sessions bring from the last server (T6). Only statements that a server of this job
 //! has vouched for are believed.
 
+use crate::limits::RETAINED;
 use crate::message::{Announcement, Open};
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::group::Member;
@@ -41,6 +42,9 @@ impl MembershipHandler<'_> {
         member: &Member,
         announcement: &Announcement,
     ) -> Result<(), &'static str> {
+        if announcement.retains.len() > RETAINED {
+            return Err("says that more versions are retained for it than may be");
+        }
         let Some(held) = &announcement.held else { return Ok(()) };
         if announcement.registration.is_none() {
             return Err("says that it holds a version in memory that is not registered");

@@ -166,6 +166,7 @@ impl Transaction {
             Call::Replicate { selector }
             | Call::Update { selector, .. }
             | Call::Describe { selector }
+            | Call::Retain { selector }
             | Call::Wait { until: Condition::Available(selector) } => Some(selector),
             _ => None,
         }

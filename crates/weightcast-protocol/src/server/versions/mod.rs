@@ -1,5 +1,6 @@
 //! The content and visibility of versions: publish, seal, list, wait, unpublish.
 
+pub(super) mod keep;
 pub(super) mod listing;
 pub(super) mod publish;
 pub(super) mod seal;

@@ -218,6 +218,7 @@ mod tests {
                             generation: Generation(1),
                             registration: None,
                             held: None,
+                            retains: std::collections::BTreeSet::new(),
                         });
                         let meant = replicated.or((!came_over).then_some(1));
                         let sealed = |epoch: &u64| [sealed_old, sealed_new][*epoch as usize];

@@ -1,6 +1,6 @@
 //! What `weightcast status` shows of a server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::message::{Location, Role};
 use crate::server::Server;
@@ -48,6 +48,8 @@ pub struct ModelSnapshot {
     pub epoch: Epoch,
     /// How many of the newest versions are retained.
     pub retain: u32,
+    /// Versions that are retained by name.
+    pub exact: BTreeSet<Version>,
     /// Available versions, and the replicas that hold each.
     pub versions: BTreeMap<Version, Vec<String>>,
     /// For how long the newest of these has been the newest.
@@ -75,6 +77,8 @@ pub struct ReplicaSnapshot {
     pub state: ReplicaState,
     /// The version that it holds.
     pub version: Option<Version>,
+    /// The versions that are retained for it by name.
+    pub retains: BTreeSet<Version>,
     /// How far behind the newest version the held version is.
     pub staleness: Option<Staleness>,
     /// Whether it has shown the bytes, or defined the version; retention relies on such copies
@@ -202,6 +206,7 @@ impl Server {
             revision: model.revision,
             epoch: model.epoch,
             retain: model.retention.versions,
+            exact: model.retention.exact.keys().copied().collect(),
             versions: model
                 .visible
                 .iter()
@@ -253,6 +258,7 @@ impl Server {
             offload_seeding: group.offload_seeding,
             state: self.replica_state(group),
             version: group.held.as_ref().map(|held| held.version),
+            retains: self.models.of(&group.model).retention.kept_for(group.incarnation).collect(),
             staleness: group.held.as_ref().map(|held| ages.staleness(now, held.version)),
             proved: group.held.as_ref().is_some_and(|held| held.trust == Trust::Proved),
             shards: shards.collect(),

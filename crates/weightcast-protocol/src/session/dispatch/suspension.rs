@@ -5,10 +5,12 @@
 //! offered there. Its content stays. A server of a newer term that knows all shards of the group
 //! ends the suspension. The pending call is then made again under its number.
 
-use crate::Time;
+use std::collections::BTreeSet;
+
 use crate::message::{Announcement, ClientMessage};
 use crate::session::Session;
 use crate::session::host::Output;
+use crate::{Safeguard, Time};
 
 impl Session {
     /// Suspends the session: withdraws what it offered, and drops what the server assigned.
@@ -37,11 +39,13 @@ impl Session {
         if held.is_some_and(|held| !held.refused) {
             self.memory.expose(&mut self.outputs);
         }
+        let brings = self.config.safeguards.on(Safeguard::KeptBroughtOver);
         let announcement = Announcement {
             answered: self.calls.answered(),
             generation: self.memory.generation(),
             registration: self.calls.registration,
             held,
+            retains: if brings { self.calls.retains.clone() } else { BTreeSet::new() },
         };
         self.outputs.push_back(Output::Send(ClientMessage::Announce(announcement)));
     }

@@ -58,10 +58,14 @@ fn heard_of(result: &Result<(Answer, Transfer), Error>) -> Option<Version> {
         Ok((answer, _)) => match answer {
             Answer::Published { version }
             | Answer::Committed { version, .. }
+            | Answer::Retained { version }
             | Answer::Described { version, .. } => Some(*version),
             Answer::Unchanged { held } => *held,
             Answer::Listed(listing) => listing.versions.keys().next_back().copied(),
-            Answer::Registered { .. } | Answer::Unregistered | Answer::Unpublished => None,
+            Answer::Registered { .. }
+            | Answer::Unregistered
+            | Answer::Unpublished
+            | Answer::LetGo => None,
         },
         Err(Error::Call(CallError::VersionUnavailable { latest, .. })) => *latest,
         Err(_) => None,

@@ -8,6 +8,7 @@ mod measured;
 pub(super) mod process;
 mod publish;
 mod register;
+mod retain;
 mod watch;
 mod watched;
 

@@ -157,6 +157,7 @@ impl MessageDraw {
                 refused: draw.is(),
                 withdrawn: draw.is(),
             }),
+            retains: (0..self.number() % 4).map(|_| self.version()).collect(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! What a person sees of a server, field by field, and how large it gets.
 
+use std::collections::BTreeSet;
+
 use prost::Message;
-use weightcast_protocol::limits::{Limits, NAME_BYTES};
+use weightcast_protocol::limits::{Limits, NAME_BYTES, RETAINED};
 use weightcast_protocol::message::{Location, Role};
 use weightcast_protocol::server::{PendingCall, ReadEdge, ReplicaState};
 use weightcast_protocol::{
@@ -24,6 +26,7 @@ fn the_largest_status_is_bounded() {
         offload_seeding: true,
         state: ReplicaState::Recovering,
         version: Some(version(at)),
+        retains: (0..RETAINED).map(version).collect(),
         staleness: Some(Staleness { versions_behind: usize::MAX, stale: Span(u64::MAX) }),
         proved: true,
         shards: vec![ShardSnapshot {
@@ -65,6 +68,7 @@ fn the_largest_status_is_bounded() {
         revision: Revision { term: Term(u64::MAX), number: u64::MAX },
         epoch: Epoch(u64::MAX),
         retain: u32::MAX,
+        exact: (0..most).map(version).collect(),
         versions: (0..most).map(|at| (version(at), vec![name()])).collect(),
         latest_for: None,
         replicas: (0..most).map(replica).collect(),
@@ -134,6 +138,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
         offload_seeding: false,
         state: ReplicaState::Reading,
         version: (name == "t").then_some(version(21)),
+        retains: if name == "r" { [version(43), version(44)].into() } else { BTreeSet::new() },
         staleness: (name == "t").then_some(staleness),
         proved: false,
         shards: if name == "t" { vec![shard.clone(), bare.clone()] } else { Vec::new() },
@@ -152,6 +157,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
         revision: Revision { term: Term(25), number: 26 },
         epoch: Epoch(27),
         retain: 28,
+        exact: BTreeSet::new(),
         versions: BTreeMap::from([(version(29), vec!["t".into(), "r".into()])]),
         latest_for: None,
         replicas: role.into_iter().zip(["t", "r", "o", "s"]).map(replica).collect(),
@@ -204,6 +210,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
     let named = ["trainer", "rollout", "offload", "seed"].into_iter().zip(["t", "r", "o", "s"]);
     let mut replicas: Vec<_> = named.map(replica).collect();
     replicas[0].version = Some(21);
+    replicas[1].retains = vec![43, 44];
     replicas[0].shards = shards;
     replicas[0].pending = Some("update(latest) (16 of 20 shards, 1.5 s)".into());
     replicas[0].versions_behind = Some(41);

@@ -1,5 +1,7 @@
 //! Sums of models that are made up.
 
+use std::collections::BTreeSet;
+
 use weightcast_protocol::server::{Counters, PendingCall, ReadEdge};
 use weightcast_protocol::{CallDurations, Epoch, Incarnation, OpSeq, Revision, Term};
 
@@ -23,6 +25,7 @@ pub(in crate::serve::metrics) fn replica(
         offload_seeding: false,
         state,
         version,
+        retains: BTreeSet::new(),
         staleness: None,
         proved: true,
         shards: Vec::new(),
@@ -60,6 +63,7 @@ pub(in crate::serve::metrics) fn model(replicas: Vec<ReplicaSnapshot>) -> ModelS
         revision: Revision { term: Term(1), number: 1 },
         epoch: Epoch(1),
         retain: 0,
+        exact: BTreeSet::new(),
         versions: (5..=9).map(|number| (version(1, number), Vec::new())).collect(),
         latest_for: Some(Span::from_secs(30)),
         replicas,
