@@ -83,6 +83,20 @@ enum Command {
     Plot(plot::Plot),
     /// Sum up the spans of calls that processes wrote (`open(trace=)`, `serve --trace`)
     Trace(trace::Trace),
+    /// Write a version of a model as safetensors files (of the Python package; see `pull --help`).
+    #[command(disable_help_flag = true)]
+    Pull {
+        /// Passed on.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Publish a checkpoint of safetensors files (of the Python package; see `push --help`).
+    #[command(disable_help_flag = true)]
+    Push {
+        /// Passed on.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run the demo: a reinforcement-learning loop (of the Python package; see `demo --help`).
     #[command(disable_help_flag = true)]
     Demo {
@@ -126,7 +140,13 @@ pub fn run_as(program: &[String], arguments: Vec<String>) -> i32 {
         Command::Replay(replay) => return replay::run(&replay),
         Command::Plot(plot) => plot::run(&plot),
         Command::Trace(trace) => trace::run(&trace),
-        Command::Demo { arguments } => programs::demo(&arguments),
+        Command::Pull { arguments } => {
+            programs::python(&[programs::CHECKPOINT, "pull"], &arguments)
+        }
+        Command::Push { arguments } => {
+            programs::python(&[programs::CHECKPOINT, "push"], &arguments)
+        }
+        Command::Demo { arguments } => programs::python(&[programs::DEMO], &arguments),
     })
 }
 

@@ -11,13 +11,18 @@ use anyhow::{anyhow, bail};
 /// The program of the crate weightcast-bench.
 const BENCH: &str = "weightcast-bench";
 
-/// The demo is a Python program; the package's own command starts it without coming here.
-pub(crate) fn demo(arguments: &[String]) -> anyhow::Result<()> {
+/// Module of the demo.
+pub(crate) const DEMO: &str = "weightcast.examples.rl_loop";
+/// Module of `pull` and `push`.
+pub(crate) const CHECKPOINT: &str = "weightcast.checkpoint";
+
+/// Runs a module of the Python package; the package's own command starts these without coming here.
+pub(crate) fn python(module: &[&str], arguments: &[String]) -> anyhow::Result<()> {
     let mut python = Command::new("python3");
-    python.args(["-m", "weightcast.examples.rl_loop"]).args(arguments);
+    python.arg("-m").args(module).args(arguments);
     match python.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => bail!("the demo ended with {status}"),
+        Ok(status) => bail!("python3 -m {} ended with {status}", module.join(" ")),
         Err(error) => bail!("cannot start python3: {error}; pip install weightcast"),
     }
 }

@@ -25,26 +25,33 @@ impl Drop for Folder {
     }
 }
 
-/// The demo beside a `python3` that says how it was called and ends with this status.
-fn demo(folder: &Folder, status: i32) -> Output {
+/// A command of the Python package, beside a `python3` that says how it was called and ends with this status.
+fn packaged(folder: &Folder, command: &str, status: i32) -> Output {
     let python = folder.0.join("python3");
     std::fs::write(&python, format!("#!/bin/sh\necho \"$@\"\nexit {status}\n")).expect("a script");
     std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o700)).expect("a program");
-    let mut command = Command::new(PROGRAM);
-    command.args(["demo", "--steps", "3", "--help"]).env("PATH", &folder.0);
-    command.output().expect("it runs")
+    let mut program = Command::new(PROGRAM);
+    program.args([command, "--steps", "3", "--help"]).env("PATH", &folder.0);
+    program.output().expect("it runs")
 }
 
 #[test]
-fn the_demo_is_the_packages_program_with_all_arguments() {
-    let folder = Folder::new("demo");
-    for (status, wanted) in [(0, 0), (3, 1)] {
-        let output = demo(&folder, status);
-        assert_eq!(output.status.code(), Some(wanted), "{output:?}");
-        let called = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(called, "-m weightcast.examples.rl_loop --steps 3 --help\n");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.contains("the demo ended with"), status != 0, "{said}");
+fn commands_of_the_package_are_called_with_all_arguments() {
+    let folder = Folder::new("packaged");
+    for (command, module) in [
+        ("demo", "weightcast.examples.rl_loop"),
+        ("pull", "weightcast.checkpoint pull"),
+        ("push", "weightcast.checkpoint push"),
+    ] {
+        for (status, wanted) in [(0, 0), (3, 1)] {
+            let output = packaged(&folder, command, status);
+            assert_eq!(output.status.code(), Some(wanted), "{output:?}");
+            let called = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(called, format!("-m {module} --steps 3 --help\n"));
+            let said = String::from_utf8_lossy(&output.stderr);
+            let ended = format!("python3 -m {module} ended with");
+            assert_eq!(said.contains(&ended), status != 0, "{said}");
+        }
     }
     let nothing = Command::new(PROGRAM).arg("demo").env("PATH", folder.0.join("none")).output();
     let nothing = nothing.expect("it runs");

@@ -75,13 +75,15 @@ def _files(path: Path) -> Catalog:
         raise _core.Misuse(f"{path}: no safetensors files; give one, or a mapping of names")
     listed: Catalog = {}
     for file in files:
-        for name, tensor in _header(file).items():
+        for name, tensor in header_of(file)[0].items():
             if name != "__metadata__":
                 listed[name] = Entry(tuple(tensor["shape"]), tensor["dtype"])
     return listed
 
 
-def _header(file: Path) -> dict[str, Any]:
+def header_of(file: Path) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file as it is written, and the byte after it, from which its offsets
+    count."""
     with file.open("rb") as opened:
         prefix = opened.read(8)
         if len(prefix) < 8:
@@ -95,4 +97,4 @@ def _header(file: Path) -> dict[str, Any]:
             raise _core.Misuse(f"{file}: its header is not JSON ({error})") from None
     if not isinstance(header, dict):
         raise _core.Misuse(f"{file}: its header is not a JSON object")
-    return header
+    return header, 8 + length
