@@ -9,7 +9,7 @@ use crate::engine_update::{
 };
 use crate::{Safeguards, Span, Time, Version};
 
-fn config(key: u64) -> DriverConfig {
+pub(super) fn config(key: u64) -> DriverConfig {
     DriverConfig {
         key: key * 1_000,
         fleet: true,

@@ -1,9 +1,15 @@
 //! Directed tests of the machines, one behaviour each. The simulator plays the rest.
 
+mod bounds;
 mod doubt;
+mod doubt_course;
 mod driver;
+mod driver_apart;
+mod driver_fleet;
+mod driver_waits;
 mod fleet;
 mod gate;
+mod hands;
 mod register;
 mod report;
 mod routing;
