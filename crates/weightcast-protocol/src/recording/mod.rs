@@ -31,4 +31,6 @@ pub use playback::{Playback, PlayedEvent, RecordedEvent};
 pub use recordable::{MachineKind, Recordable};
 
 #[cfg(test)]
+pub(crate) use coding::stored;
+#[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::engine_update::{
 };
 
 /// Deadlines that can be told apart in a sum.
-pub(super) const APART: StepDeadlines =
+const APART: StepDeadlines =
     StepDeadlines { bytes: Span(10_000), pause: Span(1_000), parameters: Span(100), word: Span(1) };
 
 #[test]

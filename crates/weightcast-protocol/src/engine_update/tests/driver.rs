@@ -27,9 +27,9 @@ pub(super) fn config(key: u64) -> DriverConfig {
 }
 
 /// Engines of one worker each, a register, and drivers that come one after the other.
-struct DriverRig {
-    now: Time,
-    register: FleetRegister,
+pub(super) struct DriverRig {
+    pub(super) now: Time,
+    pub(super) register: FleetRegister,
     gates: BTreeMap<u32, EngineGate>,
     /// Engines that hear nothing.
     cut: Vec<u32>,
@@ -55,7 +55,7 @@ enum RegisterHeard {
 }
 
 impl DriverRig {
-    fn new(engines: u32) -> Self {
+    pub(super) fn new(engines: u32) -> Self {
         let gate = |engine| {
             let gate = EngineGate::new(u64::from(engine), Some(LOADED), 0, Safeguards::default());
             (engine, gate.serving())
@@ -75,7 +75,7 @@ impl DriverRig {
         }
     }
 
-    fn serve(&self) -> Vec<Option<Version>> {
+    pub(super) fn serve(&self) -> Vec<Option<Version>> {
         let serves = |gate: &EngineGate| gate.may_serve().then(|| gate.report().ready).flatten();
         self.gates.values().map(serves).collect()
     }
@@ -148,7 +148,7 @@ impl DriverRig {
         }
     }
 
-    fn obey(&mut self, driver: &mut FleetDriver, engine: u32, order: StepOrder) {
+    pub(super) fn obey(&mut self, driver: &mut FleetDriver, engine: u32, order: StepOrder) {
         if self.cut.contains(&engine) {
             return;
         }

@@ -8,9 +8,9 @@ use crate::engine_update::{
 };
 use crate::{Span, Time};
 
-const TRANSACTION: FleetTransaction = FleetTransaction { driver: 1, number: 1 };
+pub(super) const TRANSACTION: FleetTransaction = FleetTransaction { driver: 1, number: 1 };
 
-fn fleet_config() -> FleetConfig {
+pub(super) fn fleet_config() -> FleetConfig {
     let member = |engine| FleetMember {
         engine,
         life: LIFE,

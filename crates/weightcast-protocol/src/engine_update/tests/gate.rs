@@ -6,7 +6,7 @@ use crate::engine_update::{
 };
 use crate::{Safeguards, Span};
 
-fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
+pub(super) fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
     StepOrder {
         attempt: UpdateAttempt { number, ..UpdateAttempt::before(1, 1) },
         life: LIFE,
@@ -21,7 +21,7 @@ fn order(step: UpdateStep, number: u64, means: InstallMeans) -> StepOrder {
 }
 
 /// A gate that serves version 1.
-fn serving() -> EngineGate {
+pub(super) fn serving() -> EngineGate {
     let mut gate = EngineGate::new(1, Some(version(1)), 0, Safeguards::default());
     let mut attempt = UpdateAttempt::before(1, 0);
     for step in [Verify, Resume] {
@@ -35,7 +35,7 @@ fn serving() -> EngineGate {
 }
 
 /// Has a gate take a step; its answer.
-fn take(gate: &mut EngineGate, order: StepOrder) -> Option<StepAnswer> {
+pub(super) fn take(gate: &mut EngineGate, order: StepOrder) -> Option<StepAnswer> {
     gate.handle_order(order);
     let mut answered = None;
     while let Some(output) = gate.poll_output() {
@@ -48,7 +48,7 @@ fn take(gate: &mut EngineGate, order: StepOrder) -> Option<StepAnswer> {
     answered
 }
 
-const REFUSED: Option<StepAnswer> = Some(StepAnswer::Failed(StepFailure::OutOfOrder));
+pub(super) const REFUSED: Option<StepAnswer> = Some(StepAnswer::Failed(StepFailure::OutOfOrder));
 
 #[test]
 fn an_engine_serves_from_its_resume_to_its_pause() {

@@ -8,12 +8,18 @@ mod driver_apart;
 mod driver_fleet;
 mod driver_waits;
 mod fleet;
+mod fleet_words;
 mod gate;
+mod gate_parameters;
+mod gate_words;
 mod hands;
 mod register;
 mod report;
 mod routing;
+mod stored;
 mod update;
+mod update_ends;
+mod update_words;
 
 use crate::engine_update::{
     EngineUpdate, InstallMeans, PauseMode, StepAnswer, StepDeadlines, StepOrder, UpdateAttempt,

@@ -191,3 +191,13 @@ fn drivers_of_pushes_are_numbered_apart() {
     assert_eq!(after, (10 << 32 | u64::from(LIFE), false), "after what another register gave");
     assert_eq!(asked(&mut register, of(driver, 1), Commit).verdict, Some(Commit));
 }
+
+/// The count of drivers comes first, then the life of the register.
+#[test]
+fn drivers_are_counted_from_one() {
+    let mut register = register();
+    for (key, count) in [(1, 1), (2, 2), (2, 2), (3, 3_u64)] {
+        let number = register.next_driver(key, None);
+        assert_eq!(number, Some(count << 32 | u64::from(LIFE)));
+    }
+}

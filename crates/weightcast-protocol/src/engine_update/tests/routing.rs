@@ -163,3 +163,44 @@ fn a_notice_that_contradicts_itself_or_does_not_fit_changes_nothing() {
     rig.hear(notice("one more", None));
     assert_eq!(rig.states().len(), 1);
 }
+
+/// An engine may start with fewer workers than it had, or say so late.
+#[test]
+fn an_engine_has_as_many_workers_as_the_last_notice_says() {
+    let mut rig = TableRig::new();
+    let worker = |worker, workers, count| ServingNotice {
+        worker,
+        workers,
+        count,
+        ..notice("a", Some(version(2)))
+    };
+    for (told, state) in [
+        (worker(0, 1, 1), RoutingState::Admitted),
+        (worker(0, 2, 2), RoutingState::Joining),
+        (worker(1, 2, 1), RoutingState::Admitted),
+        (worker(1, 3, 2), RoutingState::Joining),
+    ] {
+        rig.hear(told);
+        assert_eq!(rig.state(), Some(state));
+    }
+}
+
+#[test]
+fn an_engine_may_have_as_many_workers_as_a_table_takes() {
+    let mut rig = TableRig::new();
+    let workers = ROUTED_WORKERS;
+    rig.hear(ServingNotice { worker: workers - 1, workers, ..notice("a", None) });
+    assert_eq!(rig.state(), Some(RoutingState::Joining));
+}
+
+#[test]
+fn a_state_is_called_what_programs_read() {
+    for (state, name) in [
+        (RoutingState::Admitted, "admitted"),
+        (RoutingState::Behind, "behind"),
+        (RoutingState::Standing, "standing"),
+        (RoutingState::Joining, "joining"),
+    ] {
+        assert_eq!(state.name(), name);
+    }
+}

@@ -1,9 +1,14 @@
 //! Directed tests of the machines, one behaviour each. The simulator plays the rest.
 
 mod driver;
+mod driver_words;
 mod joining;
+mod moving;
 mod sender;
+mod sender_words;
+mod stored;
 mod target;
+mod target_words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
