@@ -6,7 +6,7 @@ use crate::engine_update::outcome::{EngineState, UpdateOutcome, UpdateReason};
 use crate::engine_update::report::EngineReport;
 use crate::engine_update::step::{StepFailure, UpdateStep};
 use crate::engine_update::update::{EngineUpdate, Heading};
-use crate::{Safeguard, Time, Version};
+use crate::{Safeguard, Span, Time, Version};
 
 impl EngineUpdate {
     /// Whether there is a version to go back to, and the engine stands still.
@@ -92,9 +92,6 @@ impl EngineUpdate {
             self.heading = Heading::LettingGo;
             return self.run(now, UpdateStep::Discard);
         }
-        if report.serving {
-            self.unpaused(now);
-        }
         let state = report.ready.map_or(EngineState::Empty, |version| self.state_of(version));
         self.end(now, state, report.serving, Some(report));
     }
@@ -116,12 +113,6 @@ impl EngineUpdate {
         }
     }
 
-    pub(super) fn unpaused(&mut self, now: Time) {
-        if let Some(at) = self.paused_at.take() {
-            self.pause = now - at;
-        }
-    }
-
     pub(super) fn end(
         &mut self,
         now: Time,
@@ -129,7 +120,7 @@ impl EngineUpdate {
         serving: bool,
         report: Option<EngineReport>,
     ) {
-        let paused = self.paused_at.map_or(self.pause, |at| now - at);
+        let paused = self.paused_at.map_or(Span(0), |at| now - at);
         let went_well = serving && matches!(state, EngineState::New(_));
         let failure = self.failure.filter(|_| !went_well);
         self.heading = Heading::Over;

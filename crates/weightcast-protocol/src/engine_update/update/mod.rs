@@ -16,7 +16,7 @@ use crate::engine_update::input::{UpdateInput, UpdateOutput};
 use crate::engine_update::outcome::UpdateReason;
 use crate::engine_update::step::UpdateStep;
 use crate::engine_update::tally::StepTally;
-use crate::{Safeguard, Span, Time};
+use crate::{Safeguard, Time};
 
 /// Where the machine is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +64,6 @@ pub struct EngineUpdate {
     failure: Option<(UpdateStep, UpdateReason)>,
     began: Time,
     paused_at: Option<Time>,
-    pause: Span,
     #[serde(skip)]
     outputs: VecDeque<UpdateOutput>,
 }
@@ -118,7 +117,6 @@ impl EngineUpdate {
             failure: None,
             began: now,
             paused_at: config.paused.then_some(now),
-            pause: Span(0),
             outputs: VecDeque::new(),
             config,
         };

@@ -84,7 +84,6 @@ impl EngineUpdate {
             (Heading::Asking, _) => self.judge(now, self.tally.report()),
             (_, UpdateStep::Resume) => {
                 let version = self.order().version;
-                self.unpaused(now);
                 self.end(now, self.state_of(version), true, None);
             }
             (Heading::Back, _) if self.goes_back_paused() => self.go_back(now),
