@@ -1,6 +1,8 @@
 """An engine that follows: its own code calls nothing."""
 
 import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import weightcast.torch as wct  # noqa: E402
 from weightcast.adapters.live.read import read  # noqa: E402
+from weightcast.follow import Follower  # noqa: E402
 
 
 class Job:
@@ -266,3 +269,39 @@ def test_what_never_ends_is_raised_at_the_safe_point(job, caplog):
                 until(follower.step, 1, follower)
         assert follower.version is None and "following m has ended" in caplog.text
         module.weight.data = torch.zeros(8, 8)
+
+
+class Turns:
+    """A handle that only counts the turns which its follower begins, and holds each up until it is let go on."""
+
+    model, version = "policy", 3
+
+    def __init__(self) -> None:
+        self.begun, self.goes_on = threading.Semaphore(0), threading.Semaphore(0)
+        self.count = 0
+
+    def wait(self, *_: object, **__: object) -> None:
+        self.count += 1
+        self.begun.release()
+        self.goes_on.acquire()
+
+    def _fetch(self, *_: object) -> Any:
+        return SimpleNamespace(changed=False)
+
+
+@pytest.mark.parametrize(("least", "turns"), [(2, 3), (3, 4)])
+def test_whoever_stops_takes_part_in_the_turn_that_another_shard_may_have_begun(least: int, turns: int):
+    handle, asked = Turns(), []
+
+    def agree(mine: int) -> int:
+        asked.append(mine)
+        handle.goes_on.release(turns)
+        return least
+
+    follower = Follower(cast(wc.Handle, handle), None, None, agree)
+    for turn in range(1, 4):
+        assert handle.begun.acquire(timeout=SOON)
+        if turn < 3:
+            handle.goes_on.release()
+    follower.stop()
+    assert (asked, handle.count) == ([3], turns), "the least of all shards' turns, and one more"

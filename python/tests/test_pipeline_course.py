@@ -314,6 +314,26 @@ def test_a_slot_whose_filling_has_failed_is_free_for_the_next_course() -> None:
             assert course.over
 
 
+def test_what_is_sent_after_a_failure_keeps_no_slot_from_the_next_course() -> None:
+    slots = Slots()
+    first = Course([Item("a", slot="s", transfers=2), Item("b", slot="t")], budget=9, slots=slots)
+    assert (first.next_gather(), first.next_gather()) == (0, 1)
+    for number in range(2):
+        first.gathered(number)
+        assert first.next_transform() == number
+    first.transformed(0, 0)
+    assert first.next_send() == 0
+    first.fail(1, Stage.TRANSFORM, RuntimeError("it fails"))
+    first.sent(0)
+    assert first.over, "nobody begins the transfers any more"
+    second = Course([Item("a", slot="s")], budget=9, slots=slots)
+    second.next_gather()
+    second.gathered(0)
+    second.next_transform()
+    second.transformed(0, 0)
+    assert second.next_send() == 0, "the slot is free"
+
+
 def test_what_is_reported_out_of_turn_is_refused() -> None:
     course = Course([Item("a", slot=0)], budget=1)
     for report in (lambda: course.gathered(0), lambda: course.transformed(0, 0), lambda: course.sent(0)):
