@@ -51,14 +51,6 @@ pub(super) fn take<T: DeserializeOwned>(bytes: &mut &[u8]) -> Option<T> {
     Some(value)
 }
 
-/// The value as a recording keeps it: what a machine forgets by that, the test that plays it on notices.
-#[cfg(test)]
-pub(crate) fn stored<T: Serialize + DeserializeOwned>(value: &T) -> T {
-    let mut bytes = Vec::new();
-    append(value, &mut bytes, usize::MAX).expect("there is no limit");
-    take(&mut &bytes[..]).expect("it was written here")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

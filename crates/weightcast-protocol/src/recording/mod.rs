@@ -22,6 +22,8 @@ mod recordable;
 mod recorded_server;
 mod recorded_session;
 mod recorder;
+#[cfg(test)]
+mod stored;
 
 pub use error::RecordingError;
 pub use file::{MACHINES, Recording, RecordingCause, RecordingHead};
@@ -31,6 +33,6 @@ pub use playback::{Playback, PlayedEvent, RecordedEvent};
 pub use recordable::{MachineKind, Recordable};
 
 #[cfg(test)]
-pub(crate) use coding::stored;
+pub(crate) use stored::{plays_on_alike, stored};
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ fn called(
     wanted: Option<Version>,
     fleet: Option<Version>,
     reports: &[EngineReport],
-) -> (DriverHands, Vec<DriverSaid>) {
+) -> (DriverHands, Vec<Wish>) {
     let workers = vec![1; reports.len()];
     let mut hands = DriverHands::numbered(config, wanted, fleet, &workers);
     let said = (0..).zip(reports).map(|(engine, report)| hands.reports(engine, *report));
@@ -41,7 +41,7 @@ fn outcome(outputs: &[DriverOutput]) -> &crate::engine_update::UpdateOutcome {
 #[test]
 fn engines_that_are_no_fleet_are_left_alone_where_nobody_wants_a_version() {
     let (hands, wants) = called(apart(), None, Some(version(2)), &[serves(1), stands(1)]);
-    assert_eq!(wants, [DriverSaid::Ended(DriverEnd::Done)]);
+    assert_eq!(wants, [Wish::Ended(DriverEnd::Done)]);
     assert!(hands.driver.is_idle());
 }
 
@@ -53,22 +53,18 @@ fn each_engine_is_brought_to_the_version_from_where_it_is() {
     let reports = [serves(2), serves(1), stands(2), held, asleep, empty()];
     let (mut hands, wants) = called(apart(), Some(version(2)), None, &reports);
     let begun = [(1, Negotiate), (2, Discard), (3, Discard), (5, Negotiate)];
-    assert_eq!(wants, begun.map(|(engine, step)| DriverSaid::Run(engine, step)));
+    assert_eq!(wants, begun.map(|(engine, step)| Wish::Run(engine, step)));
     let done = StepAnswer::Done;
-    assert_eq!(told(&hands.answers(2, done)), [DriverSaid::Run(2, Resume)], "it is ready");
-    assert_eq!(told(&hands.answers(2, done)), [DriverSaid::Apart(2)]);
-    assert_eq!(
-        told(&hands.answers(3, done)),
-        [DriverSaid::Run(3, Verify)],
-        "it was not compared yet"
-    );
+    assert_eq!(told(&hands.answers(2, done)), [Wish::Run(2, Resume)], "it is ready");
+    assert_eq!(told(&hands.answers(2, done)), [Wish::Apart(2)]);
+    assert_eq!(told(&hands.answers(3, done)), [Wish::Run(3, Verify)], "it was not compared yet");
     hands.go_to(&[3], Resume);
-    assert_eq!(told(&hands.answers(3, done)), [DriverSaid::Apart(3)]);
+    assert_eq!(told(&hands.answers(3, done)), [Wish::Apart(3)]);
     for engine in [1, 5] {
         hands.go_to(&[engine], Resume);
         let ended = hands.answers(engine, done);
         assert_eq!(outcome(&ended).state, EngineState::New(version(2)));
-        let all = [DriverSaid::Apart(engine), DriverSaid::Ended(DriverEnd::Done)];
+        let all = [Wish::Apart(engine), Wish::Ended(DriverEnd::Done)];
         assert_eq!(told(&ended), all[..if engine == 5 { 2 } else { 1 }]);
     }
     assert!(hands.driver.is_idle());
@@ -115,8 +111,8 @@ fn an_engine_apart_that_fails_goes_on_with_what_it_had() {
         let (mut hands, _) = called(apart(), Some(version(2)), None, &[report]);
         hands.now = hands.now + Span::from_secs(1);
         let failed = told(&hands.fails(0));
-        assert_eq!(failed, [DriverSaid::Abandon(0, Negotiate), DriverSaid::Run(0, steps[0])]);
-        assert_eq!(told(&hands.answers(0, StepAnswer::Done)), [DriverSaid::Run(0, steps[1])]);
+        assert_eq!(failed, [Wish::Abandon(0, Negotiate), Wish::Run(0, steps[0])]);
+        assert_eq!(told(&hands.answers(0, StepAnswer::Done)), [Wish::Run(0, steps[1])]);
         let answer =
             if steps[1] == Inspect { StepAnswer::Inspected(report) } else { StepAnswer::Done };
         let ended = hands.answers(0, answer);
@@ -129,7 +125,7 @@ fn an_engine_apart_that_fails_goes_on_with_what_it_had() {
         assert_eq!(found.failure, Some((Negotiate, UpdateReason::Failed(StepFailure::Engine))));
         let paused = if report.paused { Span::from_secs(1) } else { Span(0) };
         assert_eq!((found.paused, found.total), (paused, Span::from_secs(1)));
-        assert_eq!(told(&ended), [DriverSaid::Apart(0), DriverSaid::Ended(DriverEnd::Done)]);
+        assert_eq!(told(&ended), [Wish::Apart(0), Wish::Ended(DriverEnd::Done)]);
     }
 }
 
@@ -138,12 +134,11 @@ fn an_engine_apart_that_fails_goes_on_with_what_it_had() {
 fn an_engine_apart_that_dies_is_gone_and_its_order_is_sent_no_more() {
     let (mut hands, _) = called(apart(), Some(version(2)), None, &[serves(1), serves(1)]);
     let first = hands.loses(0);
-    assert_eq!(told(&first), [DriverSaid::Abandon(0, Negotiate), DriverSaid::Apart(0)]);
+    assert_eq!(told(&first), [Wish::Abandon(0, Negotiate), Wish::Apart(0)]);
     assert_eq!(outcome(&first).state, EngineState::Gone);
     hands.go_to(&[1], Install);
     let last = hands.loses(1);
-    let all =
-        [DriverSaid::Abandon(1, Install), DriverSaid::Apart(1), DriverSaid::Ended(DriverEnd::Done)];
+    let all = [Wish::Abandon(1, Install), Wish::Apart(1), Wish::Ended(DriverEnd::Done)];
     assert_eq!(told(&last), all);
 }
 
@@ -155,10 +150,10 @@ fn a_caller_that_cancels_stops_the_engines_that_can_still_go_back() {
     hands.go_to(&[2], Fetch);
     let stopped = told(&hands.give(DriverInput::Cancel));
     let expected = [
-        DriverSaid::Abandon(0, Negotiate),
-        DriverSaid::Run(0, Discard),
-        DriverSaid::Abandon(2, Fetch),
-        DriverSaid::Run(2, Discard),
+        Wish::Abandon(0, Negotiate),
+        Wish::Run(0, Discard),
+        Wish::Abandon(2, Fetch),
+        Wish::Run(2, Discard),
     ];
     assert_eq!(stopped, expected);
     assert!(!hands.driver.is_idle());
@@ -171,7 +166,7 @@ fn a_caller_that_cancels_stops_the_engines_that_can_still_go_back() {
     }
     hands.go_to(&[1], Resume);
     let ended = told(&hands.answers(1, StepAnswer::Done));
-    assert_eq!(ended, [DriverSaid::Apart(1), DriverSaid::Ended(DriverEnd::Done)]);
+    assert_eq!(ended, [Wish::Apart(1), Wish::Ended(DriverEnd::Done)]);
 }
 
 #[test]
@@ -209,7 +204,7 @@ fn a_step_apart_that_takes_too_long_is_abandoned_at_its_deadline() {
     hands.go_to(&[1], Fetch);
     assert_eq!(hands.driver.next_timeout(), Some(Time(0) + Span::from_secs(20)));
     let late = told(&hands.waits_until(20));
-    assert_eq!(late, [DriverSaid::Abandon(0, Negotiate), DriverSaid::Run(0, Discard)]);
+    assert_eq!(late, [Wish::Abandon(0, Negotiate), Wish::Run(0, Discard)]);
     assert_eq!(hands.orders[&0].attempt.number, 2);
     assert_eq!(hands.driver.next_timeout(), Some(Time(0) + Span::from_secs(30)));
 }

@@ -36,7 +36,7 @@ fn verdict(verdict: FleetVerdict) -> crate::engine_update::FleetAnswer {
 }
 
 /// All of these engines prepare; what the driver wants then.
-fn prepare(hands: &mut DriverHands, engines: &[u32]) -> Vec<DriverSaid> {
+fn prepare(hands: &mut DriverHands, engines: &[u32]) -> Vec<Wish> {
     hands.go_to(engines, Pause);
     let last = engines.iter().map(|engine| hands.answers(*engine, StepAnswer::Done)).last();
     told(&last.unwrap())
@@ -47,9 +47,9 @@ fn a_fleets_update_goes_from_the_roll_call_over_the_verdict_to_its_end() {
     let mut hands = called(config(1), Some(version(1)), &[serves(1), serves(1), serves(1)]);
     assert_eq!(hands.driver.transaction(), Some(transaction(1)));
     let asked = prepare(&mut hands, &[2, 0, 1]);
-    assert_eq!(asked, [DriverSaid::Ask(question(1, FleetVerdict::Commit))]);
+    assert_eq!(asked, [Wish::Ask(question(1, FleetVerdict::Commit))]);
     let commit = hands.says(question(1, FleetVerdict::Commit), verdict(FleetVerdict::Commit));
-    assert_eq!(told(&commit), [0, 1, 2].map(|engine| DriverSaid::Run(engine, Begin)));
+    assert_eq!(told(&commit), [0, 1, 2].map(|engine| Wish::Run(engine, Begin)));
     hands.go_to(&[0, 1, 2], Resume);
     for engine in [1, 2] {
         assert_eq!(hands.answers(engine, StepAnswer::Done), [], "one is missing");
@@ -140,15 +140,15 @@ fn a_fleets_update_is_due_by_its_bound_whatever_the_means_of_others() {
 fn what_a_fleets_engines_are_told_keeps_its_order() {
     let mut hands = called(config(1), Some(version(1)), &[serves(1), serves(1), serves(1)]);
     hands.go_to(&[1, 2], Fetch);
-    let abort = DriverSaid::Ask(question(1, FleetVerdict::Abort));
+    let abort = Wish::Ask(question(1, FleetVerdict::Abort));
     let failed = told(&hands.fails(0));
-    assert_eq!(failed, [DriverSaid::Abandon(0, Negotiate), DriverSaid::Run(0, Discard), abort]);
+    assert_eq!(failed, [Wish::Abandon(0, Negotiate), Wish::Run(0, Discard), abort]);
     let decided = hands.says(question(1, FleetVerdict::Abort), verdict(FleetVerdict::Abort));
     let back = [
-        DriverSaid::Abandon(1, Fetch),
-        DriverSaid::Run(1, Discard),
-        DriverSaid::Abandon(2, Fetch),
-        DriverSaid::Run(2, Discard),
+        Wish::Abandon(1, Fetch),
+        Wish::Run(1, Discard),
+        Wish::Abandon(2, Fetch),
+        Wish::Run(2, Discard),
     ];
     assert_eq!(told(&decided), back);
     for engine in [0, 1, 2] {
@@ -157,27 +157,21 @@ fn what_a_fleets_engines_are_told_keeps_its_order() {
     hands.reports(0, serves(1));
     hands.reports(1, serves(1));
     let last = told(&hands.loses(2));
-    assert_eq!(
-        last,
-        [DriverSaid::Abandon(2, Inspect), DriverSaid::Fleet, DriverSaid::Ended(DriverEnd::Done)]
-    );
+    assert_eq!(last, [Wish::Abandon(2, Inspect), Wish::Fleet, Wish::Ended(DriverEnd::Done)]);
 }
 
 #[test]
 fn an_engine_that_dies_while_its_fleet_prepares_aborts_the_update() {
     let mut hands = called(config(1), Some(version(1)), &[serves(1), serves(1)]);
     let lost = told(&hands.loses(1));
-    assert_eq!(
-        lost,
-        [DriverSaid::Abandon(1, Negotiate), DriverSaid::Ask(question(1, FleetVerdict::Abort))]
-    );
+    assert_eq!(lost, [Wish::Abandon(1, Negotiate), Wish::Ask(question(1, FleetVerdict::Abort))]);
 }
 
 #[test]
 fn a_caller_that_cancels_while_a_fleet_prepares_has_it_aborted() {
     let mut hands = called(config(1), Some(version(1)), &[serves(1), serves(1)]);
     let asked = told(&hands.give(DriverInput::Cancel));
-    assert_eq!(asked, [DriverSaid::Ask(question(1, FleetVerdict::Abort))]);
+    assert_eq!(asked, [Wish::Ask(question(1, FleetVerdict::Abort))]);
     assert_eq!(hands.give(DriverInput::Cancel), [], "once");
     let back = hands.says(question(1, FleetVerdict::Abort), verdict(FleetVerdict::Abort));
     assert_eq!(back.len(), 4);
@@ -207,7 +201,7 @@ fn what_a_lost_driver_has_left_is_ended_by_those_who_are_in_it() {
     let asked = FleetQuestion::Verdict { transaction: lost(2), wanted, version: version(2) };
     assert_eq!(hands.driver.transaction(), Some(lost(2)), "the later one first");
     let recovered = hands.says(asked, verdict(FleetVerdict::Abort));
-    assert_eq!(told(&recovered), [DriverSaid::Run(1, Discard)], "engine 0 is in another update");
+    assert_eq!(told(&recovered), [Wish::Run(1, Discard)], "engine 0 is in another update");
     let order = hands.orders[&1];
     assert_eq!(
         (order.transaction, order.life, order.old),
@@ -217,11 +211,7 @@ fn what_a_lost_driver_has_left_is_ended_by_those_who_are_in_it() {
     assert!(hands.driver.due().is_some() && hands.driver.transaction() == Some(lost(2)));
     hands.answers(1, StepAnswer::Done);
     let ended = hands.answers(1, StepAnswer::Done);
-    assert_eq!(
-        told(&ended),
-        [DriverSaid::Fleet, DriverSaid::Ask(FleetQuestion::State)],
-        "it goes on"
-    );
+    assert_eq!(told(&ended), [Wish::Fleet, Wish::Ask(FleetQuestion::State)], "it goes on");
     let DriverOutput::Fleet { transaction, version: brought, .. } = &ended[0] else { panic!() };
     assert_eq!((*transaction, *brought), (lost(2), version(2)));
     assert_eq!((hands.driver.due(), hands.driver.transaction()), (None, None));
@@ -233,11 +223,11 @@ fn a_register_that_says_nothing_is_asked_again_for_a_verdict() {
     prepare(&mut hands, &[0]);
     let commit = question(1, FleetVerdict::Commit);
     assert_eq!(hands.driver.next_timeout(), Some(Time(0) + Span::from_secs(11)));
-    assert_eq!(told(&hands.waits_until(11)), [DriverSaid::Ask(commit)]);
-    assert_eq!(told(&hands.waits_until(12)), [DriverSaid::Ask(commit)]);
-    assert_eq!(told(&hands.waits_until(13)), [DriverSaid::Run(0, Inspect)], "it is in doubt");
+    assert_eq!(told(&hands.waits_until(11)), [Wish::Ask(commit)]);
+    assert_eq!(told(&hands.waits_until(12)), [Wish::Ask(commit)]);
+    assert_eq!(told(&hands.waits_until(13)), [Wish::Run(0, Inspect)], "it is in doubt");
     let ended = told(&hands.reports(0, EngineReport { staged: Some(version(3)), ..stands(1) }));
     let number = FleetQuestion::Number { key: 1_001, heard: None };
-    assert_eq!(ended, [DriverSaid::Fleet, DriverSaid::Ask(number)], "its commit may be under way");
+    assert_eq!(ended, [Wish::Fleet, Wish::Ask(number)], "its commit may be under way");
     assert_eq!((hands.driver.number(), hands.driver.due()), (None, None));
 }

@@ -29,11 +29,11 @@ fn is_asked_until_it_is_given_up(hands: &mut DriverHands, question: FleetQuestio
         hands.now = Time(at(second).unwrap().0 - 1);
         hands.driver.handle_timeout(hands.now);
         assert_eq!(hands.wants(), [], "not before second {second}");
-        assert_eq!(told(&hands.waits_until(second)), [DriverSaid::Ask(question)]);
+        assert_eq!(told(&hands.waits_until(second)), [Wish::Ask(question)]);
         assert!(!hands.driver.is_idle());
     }
     assert_eq!(hands.driver.next_timeout(), at(35));
-    assert_eq!(told(&hands.waits_until(35)), [DriverSaid::Ended(DriverEnd::RegisterAway)]);
+    assert_eq!(told(&hands.waits_until(35)), [Wish::Ended(DriverEnd::RegisterAway)]);
     assert!(hands.driver.is_idle());
     assert_eq!((hands.driver.next_timeout(), hands.driver.transaction()), (None, None));
     assert_eq!(hands.waits_until(99), []);
@@ -42,7 +42,7 @@ fn is_asked_until_it_is_given_up(hands: &mut DriverHands, question: FleetQuestio
 #[test]
 fn a_register_that_does_not_answer_is_asked_again_and_given_up_in_time() {
     let mut hands = DriverHands::new(patient(), Some(version(2)), &[1]);
-    assert_eq!(told(&hands.wants()), [DriverSaid::Ask(FIRST_QUESTION)]);
+    assert_eq!(told(&hands.wants()), [Wish::Ask(FIRST_QUESTION)]);
     is_asked_until_it_is_given_up(&mut hands, FIRST_QUESTION);
     let late = hands.says(FIRST_QUESTION, answer(None, None));
     assert_eq!((late, hands.driver.number()), (vec![], None), "its work is over");
@@ -59,7 +59,7 @@ fn a_register_that_does_not_say_what_became_of_a_lost_drivers_update_is_given_up
     };
     let wanted = FleetVerdict::Abort;
     let question = FleetQuestion::Verdict { transaction: LOST, wanted, version: version(2) };
-    assert_eq!(told(&hands.reports(0, left)), [DriverSaid::Ask(question)]);
+    assert_eq!(told(&hands.reports(0, left)), [Wish::Ask(question)]);
     assert_eq!((hands.driver.transaction(), hands.driver.due()), (Some(LOST), None));
     is_asked_until_it_is_given_up(&mut hands, question);
 }
@@ -69,13 +69,13 @@ fn a_register_that_does_not_say_what_became_of_a_lost_drivers_update_is_given_up
 fn the_next_work_of_a_driver_begins_with_the_state_and_another_roll_call() {
     let mut hands = DriverHands::numbered(config(1), None, Some(version(1)), &[1, 1]);
     assert_eq!(hands.reports(0, serves(1)), []);
-    assert_eq!(told(&hands.reports(1, serves(1))), [DriverSaid::Ended(DriverEnd::Done)]);
+    assert_eq!(told(&hands.reports(1, serves(1))), [Wish::Ended(DriverEnd::Done)]);
     assert!(hands.driver.bring(hands.now, Some(version(1)), BTreeMap::from([(1, 1), (4, 1)])));
-    assert_eq!(told(&hands.wants()), [DriverSaid::Ask(FleetQuestion::State)]);
+    assert_eq!(told(&hands.wants()), [Wish::Ask(FleetQuestion::State)]);
     let asked = told(&hands.says(FleetQuestion::State, answer(Some(version(1)), None)));
-    assert_eq!(asked, [DriverSaid::Run(1, Inspect), DriverSaid::Run(4, Inspect)]);
+    assert_eq!(asked, [Wish::Run(1, Inspect), Wish::Run(4, Inspect)]);
     assert_eq!(hands.reports(1, serves(1)), [], "engine 4 has not answered");
-    assert_eq!(told(&hands.reports(4, serves(1))), [DriverSaid::Ended(DriverEnd::Done)]);
+    assert_eq!(told(&hands.reports(4, serves(1))), [Wish::Ended(DriverEnd::Done)]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_driver_at_work_takes_no_other_work_in() {
     assert!(!hands.driver.bring(hands.now, Some(version(9)), BTreeMap::from([(5, 1)])));
     assert_eq!(hands.wants(), []);
     let asked = told(&hands.says(FIRST_QUESTION, answer(None, None)));
-    assert_eq!(asked, [DriverSaid::Run(0, Inspect)]);
+    assert_eq!(asked, [Wish::Run(0, Inspect)]);
     assert_eq!(hands.orders[&0].version, version(1));
 }
 
@@ -94,7 +94,7 @@ fn a_driver_at_work_takes_no_other_work_in() {
 fn every_engine_is_asked_once_with_a_round_of_its_own() {
     for (wanted, named) in [(Some(version(2)), version(2)), (None, NONE_WANTED)] {
         let mut hands = DriverHands::new(config(1), wanted, &[1, 2, 1]);
-        assert_eq!(told(&hands.wants()), [DriverSaid::Ask(FIRST_QUESTION)]);
+        assert_eq!(told(&hands.wants()), [Wish::Ask(FIRST_QUESTION)]);
         let asked = hands.says(FIRST_QUESTION, answer(None, None));
         let run = |engine: u32| DriverOutput::Run {
             engine,
@@ -120,7 +120,7 @@ fn an_engine_has_answered_once_all_of_its_workers_have() {
     let report = StepAnswer::Inspected(serves(1));
     assert_eq!(hands.worker_answers(0, 0, report), []);
     assert_eq!(hands.worker_answers(0, 0, report), [], "the same one");
-    assert_eq!(told(&hands.worker_answers(0, 1, report)), [DriverSaid::Ended(DriverEnd::Done)]);
+    assert_eq!(told(&hands.worker_answers(0, 1, report)), [Wish::Ended(DriverEnd::Done)]);
 }
 
 /// A word that was not answered is no longer brought, and the engine is asked by a new one.
@@ -131,7 +131,7 @@ fn engines_that_do_not_answer_are_asked_again_until_the_roll_call_is_over() {
     for (second, round) in [(20, 4), (30, 6)] {
         assert_eq!(hands.driver.next_timeout(), at(second));
         let again = told(&hands.waits_until(second));
-        let [abandoned, asked] = [DriverSaid::Abandon as fn(u32, _) -> DriverSaid, DriverSaid::Run]
+        let [abandoned, asked] = [Wish::Abandon as fn(u32, _) -> Wish, Wish::Run]
             .map(|of| [of(0, Inspect), of(2, Inspect)]);
         assert_eq!(again, abandoned.into_iter().chain(asked).collect::<Vec<_>>());
         let attempts = [0, 2].map(|engine| hands.orders[&engine].attempt);
@@ -140,7 +140,7 @@ fn engines_that_do_not_answer_are_asked_again_until_the_roll_call_is_over() {
     }
     assert_eq!(hands.driver.next_timeout(), at(35));
     let over = told(&hands.waits_until(35));
-    assert_eq!(over, [DriverSaid::Ended(DriverEnd::OutOfReach { engines: vec![0, 2] })]);
+    assert_eq!(over, [Wish::Ended(DriverEnd::OutOfReach { engines: vec![0, 2] })]);
     assert_eq!(hands.driver.next_timeout(), None, "nobody is asked any more");
 }
 
@@ -152,7 +152,7 @@ fn what_an_engine_says_after_its_death_counts_for_nobody() {
     assert_eq!(hands.loses(0), []);
     hands.orders.insert(0, order);
     assert_eq!(hands.reports(0, serves(1)), [], "engine 1 has said nothing");
-    assert_eq!(told(&hands.reports(1, serves(1))), [DriverSaid::Ended(DriverEnd::Done)]);
+    assert_eq!(told(&hands.reports(1, serves(1))), [Wish::Ended(DriverEnd::Done)]);
 }
 
 /// The register says whether whoever was heard is the successor.
@@ -170,13 +170,13 @@ fn a_driver_whose_engines_have_heard_a_later_one_asks_for_another_number() {
             let seen = UpdateAttempt::before(later[engine], rounds[engine]);
             let asked = hands.reports(engine as u32, EngineReport { seen, ..serves(1) });
             let question = FleetQuestion::Number { key: 1_001, heard };
-            let all = if engine == 2 { vec![DriverSaid::Ask(question)] } else { vec![] };
+            let all = if engine == 2 { vec![Wish::Ask(question)] } else { vec![] };
             assert_eq!(told(&asked), all);
         }
         assert_eq!(hands.driver.number(), None);
         let no = FleetAnswer { superseded: true, ..answer(None, None) };
         let over = hands.says(FleetQuestion::Number { key: 1_001, heard }, no);
-        assert_eq!(told(&over), [DriverSaid::Ended(DriverEnd::Superseded)]);
+        assert_eq!(told(&over), [Wish::Ended(DriverEnd::Superseded)]);
     }
 }
 
@@ -188,7 +188,7 @@ fn a_later_driver_that_one_engine_has_heard_counts() {
     hands.reports(0, EngineReport { seen, ..serves(1) });
     let asked = told(&hands.reports(1, serves(1)));
     let question = FleetQuestion::Number { key: 1_001, heard: None };
-    assert_eq!(asked, [DriverSaid::Ask(question)]);
+    assert_eq!(asked, [Wish::Ask(question)]);
     let number = FleetAnswer { driver: 7 << 32, ..answer(None, None) };
     assert_eq!(hands.says(question, number).len(), 2, "the roll call begins anew");
     assert_eq!(hands.driver.number(), Some(7 << 32));
@@ -204,10 +204,10 @@ fn a_driver_that_the_register_does_not_call_the_newest_takes_another_number() {
         assert!(hands.driver.bring(hands.now, None, BTreeMap::from([(0, 1)])));
         hands.wants();
         let state = FleetAnswer { driver: newest, ..answer(Some(version(1)), None) };
-        assert_eq!(told(&hands.says(FleetQuestion::State, state)), [DriverSaid::Run(0, Inspect)]);
+        assert_eq!(told(&hands.says(FleetQuestion::State, state)), [Wish::Run(0, Inspect)]);
         let next = match doubted {
-            true => DriverSaid::Ask(FleetQuestion::Number { key: 1_001, heard: None }),
-            false => DriverSaid::Ended(DriverEnd::Done),
+            true => Wish::Ask(FleetQuestion::Number { key: 1_001, heard: None }),
+            false => Wish::Ended(DriverEnd::Done),
         };
         assert_eq!(told(&hands.reports(0, serves(1))), [next]);
     }
@@ -238,7 +238,7 @@ fn a_caller_that_cancels_before_anything_has_begun_ends_the_work_at_once() {
     for mut hands in [begun(), called(), settles()] {
         hands.wants();
         let ended = told(&hands.give(DriverInput::Cancel));
-        assert_eq!(ended, [DriverSaid::Ended(DriverEnd::Cancelled)]);
+        assert_eq!(ended, [Wish::Ended(DriverEnd::Cancelled)]);
         assert_eq!((hands.driver.is_idle(), hands.driver.next_timeout()), (true, None));
         assert_eq!(hands.give(DriverInput::Cancel), [], "there is nothing to cancel");
         assert!(hands.driver.bring(hands.now, Some(version(1)), BTreeMap::from([(0, 1)])));

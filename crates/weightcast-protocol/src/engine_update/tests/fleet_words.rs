@@ -116,7 +116,7 @@ fn the_register_is_asked_again_and_not_for_longer_than_it_may_be_out_of_reach() 
     let mut hands = FleetHands::of(FleetUpdate::new(config, at(0)));
     let verdict = FleetVerdict::Commit;
     let ask = FleetOutput::Decide { transaction: TRANSACTION, verdict };
-    assert_eq!(hands.prepare(), [ask.clone()]);
+    assert_eq!(hands.prepare(), std::slice::from_ref(&ask));
     assert_eq!(hands.fleet.next_timeout(), Some(at(4)));
     hands.fleet.handle_timeout(Time(at(4).0 - 1));
     assert_eq!(hands.wants(), []);

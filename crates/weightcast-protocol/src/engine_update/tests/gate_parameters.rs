@@ -103,6 +103,19 @@ fn the_stamp_stays_until_the_next_one_whatever_the_parameters_hold() {
     assert_eq!((hands.gate.stamp(), report.held, report.ready), (new, new, new));
 }
 
+/// The engine was not told yet which version it holds when it was installed for the first time.
+#[test]
+fn a_version_that_is_installed_twice_is_stamped_all_the_same() {
+    let mut hands = GateHands::bringing(2).all(&[Fetch, Pause, Begin, Install, Begin, Install]);
+    for step in [PostProcess, Verify, Invalidate] {
+        assert_eq!(hands.takes(step), DONE);
+        assert_eq!((hands.gate.stamp(), hands.gate.report().held), (Some(version(1)), None));
+    }
+    assert_eq!(hands.takes(Resume), REFUSED);
+    assert_eq!(hands.takes(Stamp), DONE);
+    assert_eq!(hands.takes(Resume), DONE);
+}
+
 /// It carries the right stamp already: nothing else may be left out for that.
 #[test]
 fn a_version_that_is_installed_again_is_whole_once_all_is_done_again() {

@@ -148,6 +148,8 @@ fn a_sleeping_engine_has_forgotten_its_update() {
     let mut gate = serving();
     let negotiate = StepOrder { transaction: Some(OWN), ..staged(Negotiate, 1) };
     assert_eq!(take(&mut gate, negotiate), DONE);
+    let report = gate.report();
+    assert_eq!((report.offered, report.staged), (Some(version(2)), None), "nothing has come yet");
     for (number, step) in [(2, Fetch), (3, Pause), (4, Begin)] {
         assert_eq!(take(&mut gate, staged(step, number)), DONE);
     }
@@ -163,6 +165,17 @@ fn a_sleeping_engine_has_forgotten_its_update() {
     assert_eq!((report.asleep, report.paused, report.serving), (false, true, false));
     assert_eq!(take(&mut gate, staged(Fetch, 6)), DONE);
     assert_eq!(take(&mut gate, staged(Install, 7)), REFUSED, "`Begin` is undone too");
+}
+
+#[test]
+fn an_engine_that_has_slept_is_opened_anew_before_anything_is_installed() {
+    let mut gate = after(&[Fetch, Pause, Begin]);
+    gate.handle_slept();
+    gate.handle_woken();
+    assert_eq!(take(&mut gate, staged(Fetch, 4)), DONE);
+    assert_eq!(take(&mut gate, staged(Install, 5)), REFUSED);
+    assert_eq!(take(&mut gate, staged(Begin, 6)), DONE);
+    assert_eq!(take(&mut gate, staged(Install, 7)), DONE);
 }
 
 /// The gate may not have been there yet when the engine fell asleep.

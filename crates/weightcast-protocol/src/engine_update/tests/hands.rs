@@ -24,7 +24,7 @@ pub(super) struct DriverHands {
 
 /// What an output is, without its fields: for their order.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum DriverSaid {
+pub(super) enum Wish {
     Run(u32, UpdateStep),
     Abandon(u32, UpdateStep),
     Ask(FleetQuestion),
@@ -144,14 +144,14 @@ pub(super) fn empty() -> EngineReport {
     EngineReport { paused: true, life: Some(3), ..EngineReport::default() }
 }
 
-pub(super) fn told(outputs: &[DriverOutput]) -> Vec<DriverSaid> {
+pub(super) fn told(outputs: &[DriverOutput]) -> Vec<Wish> {
     let of = |output: &DriverOutput| match output {
-        DriverOutput::Run { engine, order } => DriverSaid::Run(*engine, order.step),
-        DriverOutput::Abandon { engine, order } => DriverSaid::Abandon(*engine, order.step),
-        DriverOutput::Ask(question) => DriverSaid::Ask(*question),
-        DriverOutput::Fleet { .. } => DriverSaid::Fleet,
-        DriverOutput::Apart { engine, .. } => DriverSaid::Apart(*engine),
-        DriverOutput::Ended(end) => DriverSaid::Ended(end.clone()),
+        DriverOutput::Run { engine, order } => Wish::Run(*engine, order.step),
+        DriverOutput::Abandon { engine, order } => Wish::Abandon(*engine, order.step),
+        DriverOutput::Ask(question) => Wish::Ask(*question),
+        DriverOutput::Fleet { .. } => Wish::Fleet,
+        DriverOutput::Apart { engine, .. } => Wish::Apart(*engine),
+        DriverOutput::Ended(end) => Wish::Ended(end.clone()),
     };
     outputs.iter().map(of).collect()
 }

@@ -11,25 +11,16 @@ use crate::engine_update::{
     FleetInput, FleetOutput, FleetQuestion, FleetRegister, FleetUpdate, FleetVerdict, GateOutput,
     RoutingTable, ServingNotice, StepFailure,
 };
-use crate::recording::stored;
+use crate::recording::{plays_on_alike, stored};
 use crate::{Safeguards, Span};
 
-/// Plays a machine twice, once with each state stored and read again; both say the same.
-fn alike<M, I: Clone, O: PartialEq + std::fmt::Debug>(
-    machine: M,
-    inputs: &[I],
-    play: impl Fn(&mut M, I) -> O,
-) where
-    M: Clone + serde::Serialize + serde::de::DeserializeOwned,
-{
-    let (mut plain, mut written) = (machine.clone(), machine);
-    for (number, input) in inputs.iter().enumerate() {
-        written = stored(&written);
-        assert_eq!(play(&mut written, input.clone()), play(&mut plain, input.clone()), "{number}");
-    }
+/// An update whose first order was given.
+fn begun(mut update: EngineUpdate) -> EngineUpdate {
+    while update.poll_output().is_some() {}
+    update
 }
 
-/// Answers of both workers to orders with these numbers; the one that fails has none that follows.
+/// Answers of both workers to orders with these numbers.
 fn answers(numbers: &[(u64, StepAnswer)]) -> Vec<UpdateInput> {
     let of = |(number, answer): &(u64, StepAnswer)| {
         let attempt = UpdateAttempt { number: *number, ..UpdateAttempt::before(1, 1) };
@@ -47,14 +38,14 @@ fn an_update_goes_on_from_what_was_stored_of_it() {
     for numbers in [well, [repeated, rest].concat(), vec![(1, done), (2, failed), (3, done)]] {
         let mut inputs = answers(&numbers);
         inputs.push(UpdateInput::Lost);
-        alike(EngineUpdate::new(config(), Time(0)), &inputs, |update, input| {
+        plays_on_alike(begun(EngineUpdate::new(config(), Time(0))), &inputs, |update, input| {
             update.handle(Time(7), input);
             let outputs: Vec<_> = std::iter::from_fn(|| update.poll_output()).collect();
             (outputs, update.next_timeout(), update.is_over())
         });
     }
-    let admit = EngineUpdate::admit(config(), Time(0));
-    alike(admit, &answers(&[(1, done), (2, done), (3, done)]), |update, input| {
+    let admit = begun(EngineUpdate::admit(config(), Time(0)));
+    plays_on_alike(admit, &answers(&[(1, done), (2, done), (3, done)]), |update, input| {
         update.handle(Time(7), input);
         std::iter::from_fn(|| update.poll_output()).collect::<Vec<_>>()
     });
@@ -96,10 +87,10 @@ fn a_gate_goes_on_from_what_was_stored_of_it() {
         let outputs: Vec<GateOutput> = std::iter::from_fn(|| gate.poll_output()).collect();
         (outputs, gate.report(), gate.busy(), gate.stamp(), gate.may_serve())
     };
-    alike(serving(), &orders, play);
+    plays_on_alike(serving(), &orders, play);
     let mut asleep = serving();
     asleep.handle_slept();
-    alike(asleep, &orders[..9], play);
+    plays_on_alike(asleep, &orders[..9], play);
 }
 
 #[test]
@@ -117,7 +108,9 @@ fn a_fleets_update_goes_on_from_what_was_stored_of_it() {
     let lost = FleetInput::Engine { engine: 1, input: UpdateInput::Lost };
     let first = (1..=3).flat_map(answers).chain([decided, lost]);
     let inputs: Vec<_> = first.chain((4..=10).flat_map(answers)).collect();
-    alike(FleetUpdate::new(fleet_config(), Time(0)), &inputs, |fleet, input| {
+    let mut fleet = FleetUpdate::new(fleet_config(), Time(0));
+    while fleet.poll_output().is_some() {}
+    plays_on_alike(fleet, &inputs, |fleet, input| {
         fleet.handle(Time(7), input);
         let outputs: Vec<FleetOutput> = std::iter::from_fn(|| fleet.poll_output()).collect();
         (outputs, fleet.next_timeout(), fleet.is_over())
@@ -178,7 +171,7 @@ fn an_engine_in_doubt_goes_on_from_what_was_stored_of_it() {
     let went = DoubtInput::Went { serving: false };
     let inputs =
         [(0, paused), (10, went), (11, decided), (11, went), (30, went), (31, decided), (31, went)];
-    alike(doubt, &inputs, |doubt, (now, input)| {
+    plays_on_alike(doubt, &inputs, |doubt, (now, input)| {
         doubt.handle(Time(now), input);
         let outputs: Vec<_> = std::iter::from_fn(|| doubt.poll_output()).collect();
         (outputs, doubt.next_timeout(), doubt.has_left(), doubt.in_doubt())
@@ -205,7 +198,7 @@ fn a_register_and_a_table_go_on_from_what_was_stored_of_them() {
         FleetQuestion::PushNumber { key: 1, heard: None },
         FleetQuestion::State,
     ]);
-    alike(first, &questions, |register, question| register.answer(question));
+    plays_on_alike(first, &questions, |register, question| register.answer(question));
     let notice = |life, worker, count| ServingNotice {
         engine: "a".to_owned(),
         life,
@@ -217,7 +210,7 @@ fn a_register_and_a_table_go_on_from_what_was_stored_of_them() {
     let told =
         [notice(1, 0, 1), notice(1, 1, 1), notice(2, 0, 1), notice(1, 1, 2), notice(2, 1, 1)];
     let table = RoutingTable::new(Span(10), Safeguards::default());
-    alike(table, &told, |table, notice| {
+    plays_on_alike(table, &told, |table, notice| {
         table.hear(Time(3), notice).unwrap();
         (table.engines(Time(4), None), table.engines(Time(13), None))
     });
