@@ -266,6 +266,26 @@ def test_memory_that_two_names_share_is_refused():
     assert len(listed.copies) == 3
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_memory_that_overlaps_is_refused_in_whatever_order_and_neighbours_are_not(order):
+    memory = torch.zeros(30)
+    ranges = [(0, 10), (10, 20), (20, 30)]
+    copies = HostCopies()
+    for number in order:
+        first, end = ranges[number]
+        copies.pair(f"t{number}", memory[first:end], torch.zeros(10))
+    for first, end in [(0, 1), (5, 15), (9, 10), (10, 11), (19, 21), (29, 30), (0, 30), (2, 8)]:
+        with pytest.raises(wc.Misuse, match="lie in the same memory"):
+            copies.pair("more", memory[first:end], torch.zeros(end - first))
+    alone = HostCopies()
+    alone.pair("behind", memory[10:20], torch.zeros(10))
+    for first, end in [(5, 11), (0, 30), (10, 12)]:
+        with pytest.raises(wc.Misuse, match="more and behind lie in the same memory"):
+            alone.pair("more", memory[first:end], torch.zeros(end - first))
+    alone.pair("before", memory[:10], torch.zeros(10))
+    alone.pair("none", memory[12:12], torch.zeros(0))
+
+
 def test_an_install_into_storage_that_was_replaced_is_refused(pair):
     trainer, ours, rollout, theirs = pair
     fill(ours, 1)
