@@ -15,6 +15,7 @@ from tests_vllm.rules import Rules
 from tests_vllm.trainer import checkpoint
 from weightcast.adapters.engine import EngineShard
 from weightcast.adapters.sglang import SGLangEngine, SGLangTrainer, TrainerInfo
+from weightcast.adapters.sglang.http import StartedAgain
 from weightcast.adapters.sglang.request import LOADER, payload
 
 from .configs import config
@@ -256,6 +257,20 @@ def test_an_engine_that_was_started_again_joins_by_itself(rig: Rig, monkeypatch:
     monkeypatch.setattr(WeightUpdater, "update_weights_from_tensor", UNWATCHED)
     trainer.send_weights()
     assert rig.holds(2) and rig.generates
+    trainer.shutdown()
+
+
+def test_a_pause_ends_with_the_process_that_was_paused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = rig.trainer()
+    trainer.send_weights()
+    rig.client.leave()
+    rig.client.pause("retract")
+    assert rig.client.paused()
+    # Started again: the new process was paused by nobody, and the next question pauses it by itself.
+    monkeypatch.setattr(WeightUpdater, "update_weights_from_tensor", UNWATCHED)
+    with pytest.raises(StartedAgain):
+        rig.client.states()
+    assert not rig.client.paused()
     trainer.shutdown()
 
 
