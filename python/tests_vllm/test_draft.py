@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ import weightcast as wc
 from weightcast.adapters import vllm
 from weightcast.adapters.catalog import Catalog, Entry, catalog_of
 from weightcast.adapters.engine import Settings
+from weightcast.adapters.live import LiveLayout
 from weightcast.adapters.vllm.draft import draft_of, load_draft, read_with
 from weightcast.adapters.vllm.draft.both import WithDraft
 from weightcast.testing import Checkpoint, conform, conformance
@@ -196,3 +197,30 @@ def test_drafts_that_cannot_be_updated_are_refused(tmp_path: Path) -> None:
     refused("drafts of draft_model, eagle, eagle3, mtp alone")
     speculative.method = "ngram"
     assert draft_of(whole, None, Settings()) is None
+
+
+class Asked:
+    """A layout that notes what it is asked for."""
+
+    def __init__(self, always_beside: bool) -> None:
+        self.always_beside = always_beside
+        self.asked: list[dict[str, Any]] = []
+
+    def layout(self, **asked: Any) -> "Asked":
+        self.asked.append(asked)
+        return self
+
+
+@pytest.mark.parametrize("stage", [False, True])
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("always", [(False, False), (True, False), (False, True)])
+def test_both_land_beside_where_one_of_them_always_does(
+    always: tuple[bool, bool], beside: bool, stage: bool
+) -> None:
+    target, draft = map(Asked, always)
+    both = WithDraft(cast(LiveLayout, target), cast(LiveLayout, draft))
+    both.layout(stage=stage, beside=beside)
+    expected = beside or any(always)
+    assert both.always_beside == any(always)
+    assert target.asked == [{"stage": stage, "beside": expected}]
+    assert draft.asked == [{"stage": stage, "beside": expected, "into": target}]
