@@ -62,14 +62,15 @@ class Sender:
         self, model: Model, server: str, slots: Slots, name: str, number: int, dtype: torch.dtype
     ) -> None:
         self.model, self.slots, self.name, self.number = peft_model(model).to(dtype), slots, name, number
+        self.run = "run"
         self.adapter = Adapter(self.model)
         self.source = source_of(self.adapter, 0)
         self.handle = wc.open(name, wc.Replica("trainer"), role="trainer", epoch="new", server=server)
         self.handle.register(self.source.layout())
         slots.join(Settings(model=name, server=server, replica="engine"), wc.Replica("engine"))
 
-    def fetch(self, version: int) -> None:
-        become(self.model, version)
+    def fetch(self, version: int, content: int | None = None) -> None:
+        become(self.model, version if content is None else content)
         self.source.refresh()
         self.handle.publish(version)
         try:
@@ -79,11 +80,11 @@ class Sender:
             self.handle.unpublish()
 
     def request(self, version: int) -> LoRARequest:
-        path = AdapterPath(self.name, "run", version)
+        path = AdapterPath(self.name, self.run, version)
         return LoRARequest(self.name, self.number, str(path), load_inplace=True)
 
     def install(self, version: int) -> None:
-        self.slots.put(AdapterPath(self.name, "run", version), self.request(version))
+        self.slots.put(AdapterPath(self.name, self.run, version), self.request(version))
         self.slots.shard(self.name).install()
 
     def send(self, version: int) -> None:
@@ -143,6 +144,17 @@ def test_slots_hold_what_vllm_loads_from_directories(rig: Rig) -> None:
     two.install(4)
     rig.manager.add_adapter(two.request(2))
     assert same(in_memory(rig.manager, 12), rig.loaded(4))
+
+
+def test_the_same_number_of_another_run_is_another_version(rig: Rig) -> None:
+    one = rig.sender("one", 11)
+    one.send(1)
+    one.handle.close()
+    later = rig.sender("one", 11)
+    later.run = "later"
+    later.fetch(1, content=5)
+    later.install(1)
+    assert same(in_memory(rig.manager, 11), rig.loaded(5))
 
 
 def test_an_adapter_in_the_engine_s_own_type_comes_back_unchanged(rig: Rig) -> None:
