@@ -9,6 +9,7 @@ VENV_SGLANG := .venv-sglang
 VENV_TRAINERS := .venv-trainers
 # Libraries of trainers apart, over $(VENV) too.
 VENV_JOBS := .venv-jobs
+VENV_RAY := .venv-ray
 # Test processes share the machine with each other: one thread each.
 export OMP_NUM_THREADS ?= 1
 
@@ -19,7 +20,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -62,6 +63,12 @@ trainers: $(VENV_TRAINERS)/tools $(VENV)/weightcast ## The same in every layout 
 
 test-jobs: $(VENV_JOBS)/tools $(VENV)/weightcast ## Test loops and arrays of real libraries for trainers
 	$(VENV_JOBS)/bin/python -m pytest python/tests_jobs
+
+test-ray: $(VENV_RAY)/tools $(VENV)/weightcast ## Run jobs on Ray, and verl's own workers, on this machine
+	$(VENV_RAY)/bin/python -m pytest python/tests_ray
+
+ray: $(VENV_RAY)/tools $(VENV)/weightcast ## The same on clusters of several nodes that are lost, some minutes
+	$(VENV_RAY)/bin/python -m pytest python/tests_ray -m full
 
 # Debian's package `prometheus` has both programs. SKIP=1: where they are not, that is no failure.
 test-metrics: $(VENV)/weightcast ## Have a real Prometheus scrape a server and load the rules
@@ -180,7 +187,7 @@ docs: ## Build the Rust documentation
 	cargo doc --locked $(CRATES) --no-deps
 
 clean: ## Remove everything that was built
-	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS) $(VENV_JOBS)
+	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS) $(VENV_JOBS) $(VENV_RAY)
 
 $(VENV)/tools: requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,43 @@
+"""What the tests share: Ray on this machine, with one node or several."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+import weightcast.adapters.ray as wcr
+
+#: What the tests need of Ray is little, and several share the machine.
+SMALL: dict[str, Any] = {"num_cpus": 4, "object_store_memory": 100 << 20, "include_dashboard": False}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Workers import what the tests import.
+    here = str(Path(__file__).parent.parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@pytest.fixture(scope="session")
+def one_node() -> Iterator[None]:
+    """A node, and its job with a reference server."""
+    ray.init(**SMALL, log_to_driver=False)
+    wcr.serve(lease=3.0, drain_deadline=5.0)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def three_nodes() -> Iterator[Cluster]:
+    """A head and two nodes beside it, on this machine."""
+    cluster = Cluster(initialize_head=True, head_node_args=SMALL)
+    for region, market in [("eu", "on-demand"), ("us", "spot")]:
+        labels = {"ray.io/region": region, "ray.io/market-type": market}
+        cluster.add_node(num_cpus=4, object_store_memory=100 << 20, labels=labels)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()

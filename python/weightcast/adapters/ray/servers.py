@@ -1,0 +1,169 @@
+"""The reference server as named actors of Ray, each on a node of its own."""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ray
+
+from ... import _core
+from ...server import Server
+from ...server import serve as serve_here
+from .where import by_steadiness
+
+#: The name by which the servers of a job are found in its namespace.
+NAME = "weightcast"
+#: Ports that are tried, between those that Ray takes for its workers and those that Linux gives out.
+PORTS = range(20_000, 30_000)
+#: How many of them.
+TRIES = 16
+#: Seconds within which a server that is there answers.
+PATIENCE = 10.0
+#: Seconds in which one server at least has to be there.
+DEADLINE = 120.0
+
+#: The servers that this process has started: Ray ends an actor to which nobody has a handle any more.
+_kept: list[Any] = []
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The reference server and its backups, as clients need them."""
+
+    #: In the order of the list, which is the same for all: those that are there now.
+    addresses: tuple[str, ...]
+    #: What clients show.
+    token: str
+
+    @property
+    def token_file(self) -> str:
+        """A file with the token that only this process has, on no disk."""
+        return _file(self.token)
+
+    def __repr__(self) -> str:
+        return f"<Servers {', '.join(self.addresses)}>"
+
+
+@cache
+def _file(token: str) -> str:
+    descriptor = os.memfd_create("weightcast-token", os.MFD_CLOEXEC)
+    os.fchmod(descriptor, 0o600)
+    os.write(descriptor, token.encode())
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
+class ServerActor:
+    """One reference server of the list. Ray starts another in its place when it is lost: on the same node, if
+    that is there, at the same address."""
+
+    def __init__(self, name: str, index: int, token: str, options: dict[str, Any]) -> None:
+        context = ray.get_runtime_context()
+        self._token = token
+        self._server = _started(
+            ray.util.get_node_ip_address(),
+            _ports(f"{context.get_job_id()} {name} {index} {context.get_node_id()}"),
+            {**options, "index": index, "token_file": _file(token)},
+        )
+
+    def contact(self) -> tuple[str, str]:
+        """The server's address, and the token."""
+        return self._server.address, self._token
+
+
+def _ports(seed: str) -> Iterator[int]:
+    """Ports to try: the same for the same seed."""
+    for attempt in range(TRIES):
+        drawn = hashlib.blake2b(f"{seed} {attempt}".encode(), digest_size=8).digest()
+        yield PORTS[int.from_bytes(drawn) % len(PORTS)]
+
+
+def _started(address: str, ports: Iterator[int], options: dict[str, Any]) -> Server:
+    """A server at the first port that is free."""
+    shown = f"[{address}]" if ":" in address else address
+    refusals = []
+    for port in ports:
+        try:
+            return serve_here(f"{shown}:{port}", **options)
+        except _core.WeightcastError as error:
+            refusals.append(str(error))
+    raise _core.Misuse(f"no reference server could be started at {address}: {refusals[-1]}")
+
+
+def serve(count: int = 2, *, name: str = NAME, nodes: Sequence[str] | None = None, **options: Any) -> Servers:
+    """Starts the job's reference server and its backups as actors, each on a node of its own, and waits until
+    they are there. The driver calls it before workers open handles.
+
+    Servers are at most as many as there are nodes: called again, when nodes have come, it adds those that are
+    missing. `nodes` are ids of nodes, in the order in which they get servers; by default the head comes first
+    and nodes that may be taken away last. `options` are those of `weightcast.serve`: `lease`, `fanout`,
+    `metrics`.
+
+    The actors live as long as the job, and in its namespace: jobs do not meet. A server that is lost is
+    started again on its node, at its address; where the node is lost too, on another one that has no server,
+    else on any."""
+    if count < 1:
+        raise _core.Misuse(f"count={count}: a job needs one reference server at least")
+    chosen = list(nodes if nodes is not None else by_steadiness(ray.nodes()))[:count]
+    there = _actors(name)
+    token = ray.get(there[0].contact.remote())[1] if there else secrets.token_hex(32)
+    for index in range(len(there), len(chosen)):
+        _kept.append(_start(name, index, chosen, token, options))
+    return servers(name)
+
+
+def _start(name: str, index: int, nodes: Sequence[str], token: str, options: dict[str, Any]) -> Any:
+    others = [node for at, node in enumerate(nodes) if at != index]
+    apart = {"ray.io/node-id": f"!in({', '.join(others)})"} if others else {}
+    return (
+        ray.remote(ServerActor)
+        .options(
+            name=_actor_name(name, index),
+            get_if_exists=True,
+            num_cpus=0,
+            max_restarts=-1,
+            max_task_retries=-1,
+            label_selector={"ray.io/node-id": nodes[index]},
+            fallback_strategy=[{"label_selector": apart}, {"label_selector": {}}],
+        )
+        .remote(name, index, token, options)
+    )
+
+
+def servers(name: str = NAME, *, deadline: float = DEADLINE) -> Servers:
+    """The servers of this job that are there now. Waits for one at least; raises `TimeoutError` if none
+    comes."""
+    asked = [actor.contact.remote() for actor in _actors(name)]
+    if not asked:
+        raise _core.Misuse(
+            f"this job has no reference server {name!r}: call weightcast.adapters.ray.serve() in its driver "
+            "first"
+        )
+    # One that is about to start again would hold up all others.
+    ready, missing = ray.wait(asked, num_returns=len(asked), timeout=PATIENCE)
+    if not ready:
+        ready, missing = ray.wait(asked, num_returns=1, timeout=max(0.0, deadline - PATIENCE))
+    if not ready:
+        raise TimeoutError(
+            f"none of the {len(asked)} reference servers {name!r} of this job has started within "
+            f"{deadline} s: see `ray list actors`, or whether the cluster has a living node"
+        )
+    told = [ray.get(one) for one in asked if one in ready]
+    return Servers(tuple(address for address, _ in told), told[0][1])
+
+
+def _actors(name: str) -> list[Any]:
+    """The actors that there are, in the order of the list."""
+    found: list[Any] = []
+    while True:
+        try:
+            found.append(ray.get_actor(_actor_name(name, len(found))))
+        except ValueError:
+            return found
+
+
+def _actor_name(name: str, index: int) -> str:
+    return f"{name}-server-{index}"
