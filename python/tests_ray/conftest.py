@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,28 @@ def one_node() -> Iterator[None]:
     ray.shutdown()
 
 
+@dataclass
+class Three:
+    """A head and two nodes beside it, on this machine. Each is its id."""
+
+    cluster: Cluster
+    nodes: dict[str, Any]
+
+    def __getitem__(self, name: str) -> str:
+        return self.nodes[name].node_id
+
+    def lose(self, name: str) -> None:
+        self.cluster.remove_node(self.nodes.pop(name), allow_graceful=False)
+
+
 @pytest.fixture
-def three_nodes() -> Iterator[Cluster]:
-    """A head and two nodes beside it, on this machine."""
+def three_nodes() -> Iterator[Three]:
     cluster = Cluster(initialize_head=True, head_node_args=SMALL)
+    nodes = {"head": cluster.head_node}
     for region, market in [("eu", "on-demand"), ("us", "spot")]:
         labels = {"ray.io/region": region, "ray.io/market-type": market}
-        cluster.add_node(num_cpus=4, object_store_memory=100 << 20, labels=labels)
+        nodes[region] = cluster.add_node(num_cpus=4, object_store_memory=100 << 20, labels=labels)
     ray.init(address=cluster.address, log_to_driver=False)
-    yield cluster
+    yield Three(cluster, nodes)
     ray.shutdown()
     cluster.shutdown()

@@ -5,6 +5,7 @@ import ray
 
 import weightcast as wc
 import weightcast.adapters.ray as wcr
+from weightcast.adapters.ray.book import Entry, entered, in_order
 from weightcast.adapters.ray.where import Bundle, bundle_index, by_steadiness, datacentre_of, spot_by
 
 from .actors import Rollout
@@ -72,6 +73,23 @@ def test_servers_go_to_nodes_that_stay():
 
     nodes = [node("a", market="spot"), node("d"), node("b", alive=False), node("c"), node("e", head=True)]
     assert by_steadiness(nodes) == ["e", "c", "d", "a"]
+
+
+def test_lists_that_are_read_at_different_times_agree():
+    books = {}
+
+    def start(index, address):
+        books[index] = Entry.decoded(entered(books, index, address).encoded())
+        return in_order(books)
+
+    start(1, "b")
+    assert start(0, "a") == ("a", "b"), "the list is in the order of numbers, whoever comes first"
+    # A server in the same place, and one that has moved: it comes behind all that others know already.
+    assert start(0, "a") == ("a", "b")
+    assert start(0, "c") == ("b", "c")
+    assert start(0, "c") == ("b", "c")
+    assert start(1, "d") == ("c", "d")
+    assert start(0, "a") == ("d", "a")
 
 
 @pytest.mark.usefixtures("one_node")

@@ -9,10 +9,12 @@ from functools import cache
 from typing import Any
 
 import ray
+from ray.experimental import internal_kv
 
 from ... import _core
 from ...server import Server
 from ...server import serve as serve_here
+from .book import Entry, entered, in_order
 from .where import by_steadiness
 
 #: The name by which the servers of a job are found in its namespace.
@@ -21,9 +23,9 @@ NAME = "weightcast"
 PORTS = range(20_000, 30_000)
 #: How many of them.
 TRIES = 16
-#: Seconds within which a server that is there answers.
-PATIENCE = 10.0
-#: Seconds in which one server at least has to be there.
+#: Where Ray keeps the addresses of servers.
+NAMESPACE = "weightcast"
+#: Seconds in which servers have to start.
 DEADLINE = 120.0
 
 #: The servers that this process has started: Ray ends an actor to which nobody has a handle any more.
@@ -34,7 +36,7 @@ _kept: list[Any] = []
 class Servers:
     """The reference server and its backups, as clients need them."""
 
-    #: In the order of the list, which is the same for all: those that are there now.
+    #: The list, in the order which is the same for all.
     addresses: tuple[str, ...]
     #: What clients show.
     token: str
@@ -62,16 +64,34 @@ class ServerActor:
 
     def __init__(self, name: str, index: int, token: str, options: dict[str, Any]) -> None:
         context = ray.get_runtime_context()
+        #: What clients show.
         self._token = token
         self._server = _started(
             ray.util.get_node_ip_address(),
             _ports(f"{context.get_job_id()} {name} {index} {context.get_node_id()}"),
             {**options, "index": index, "token_file": _file(token)},
         )
+        entry = entered(_books(name), index, self._server.address)
+        internal_kv._internal_kv_put(_key(name, index), entry.encoded(), namespace=NAMESPACE)
 
-    def contact(self) -> tuple[str, str]:
-        """The server's address, and the token."""
-        return self._server.address, self._token
+    def token(self) -> str:
+        """What clients show, once the server is there."""
+        return self._token
+
+
+def _key(name: str, index: int | str) -> str:
+    return f"{ray.get_runtime_context().get_job_id()}/{name}/{index}"
+
+
+def _books(name: str) -> dict[int, Entry]:
+    """Where each server is, as it has entered it."""
+    keys = internal_kv._internal_kv_list(_key(name, ""), namespace=NAMESPACE)
+    return {
+        int(key.decode().rsplit("/", 1)[1]): Entry.decoded(
+            internal_kv._internal_kv_get(key, namespace=NAMESPACE)
+        )
+        for key in keys
+    }
 
 
 def _ports(seed: str) -> Iterator[int]:
@@ -109,9 +129,10 @@ def serve(count: int = 2, *, name: str = NAME, nodes: Sequence[str] | None = Non
         raise _core.Misuse(f"count={count}: a job needs one reference server at least")
     chosen = list(nodes if nodes is not None else by_steadiness(ray.nodes()))[:count]
     there = _actors(name)
-    token = ray.get(there[0].contact.remote())[1] if there else secrets.token_hex(32)
-    for index in range(len(there), len(chosen)):
-        _kept.append(_start(name, index, chosen, token, options))
+    token = ray.get(there[0].token.remote()) if there else secrets.token_hex(32)
+    new = [_start(name, index, chosen, token, options) for index in range(len(there), len(chosen))]
+    _kept.extend(new)
+    ray.get([server.token.remote() for server in new], timeout=DEADLINE)
     return servers(name)
 
 
@@ -134,25 +155,21 @@ def _start(name: str, index: int, nodes: Sequence[str], token: str, options: dic
 
 
 def servers(name: str = NAME, *, deadline: float = DEADLINE) -> Servers:
-    """The servers of this job that are there now. Waits for one at least; raises `TimeoutError` if none
-    comes."""
-    asked = [actor.contact.remote() for actor in _actors(name)]
+    """The servers of this job, those included that are being started again. Waits until one is there; raises
+    `TimeoutError` if none comes."""
+    asked = [actor.token.remote() for actor in _actors(name)]
     if not asked:
         raise _core.Misuse(
             f"this job has no reference server {name!r}: call weightcast.adapters.ray.serve() in its driver "
             "first"
         )
-    # One that is about to start again would hold up all others.
-    ready, missing = ray.wait(asked, num_returns=len(asked), timeout=PATIENCE)
-    if not ready:
-        ready, missing = ray.wait(asked, num_returns=1, timeout=max(0.0, deadline - PATIENCE))
+    ready, _ = ray.wait(asked, num_returns=1, timeout=deadline)
     if not ready:
         raise TimeoutError(
             f"none of the {len(asked)} reference servers {name!r} of this job has started within "
             f"{deadline} s: see `ray list actors`, or whether the cluster has a living node"
         )
-    told = [ray.get(one) for one in asked if one in ready]
-    return Servers(tuple(address for address, _ in told), told[0][1])
+    return Servers(in_order(_books(name)), ray.get(ready[0]))
 
 
 def _actors(name: str) -> list[Any]:

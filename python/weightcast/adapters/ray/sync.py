@@ -43,12 +43,14 @@ class WeightSync:
         *,
         model: str = "policy",
         keep: bool = False,
+        staged: bool = False,
         deadline: float = DEADLINE,
     ) -> None:
         """`trainers` are all shards and copies of what is trained. With `keep`, a version stays published
         until the next one: for layouts beside the module, and for trainers that call `Weights.take_back`
-        themselves. Otherwise weights may be changed when `send` returns. `deadline` is for each of its two
-        steps, in seconds."""
+        themselves. Otherwise weights may be changed when `send` returns. With `staged`, rollouts hold the
+        former version until the new one is there, as `Handle.update` says: where the trainer is lost
+        meanwhile, there is a version to resume from. `deadline` is for each of its two steps, in seconds."""
         if not trainers:
             raise _core.Misuse("a model without a trainer has no versions: give all trainer actors")
         self.trainers = tuple(trainers)
@@ -57,7 +59,7 @@ class WeightSync:
         self.model = model
         #: The version that was sent last; 0 before the first.
         self.version = 0
-        self._keep, self._deadline = keep, deadline
+        self._keep, self._staged, self._deadline = keep, staged, deadline
         # Rollouts that have not answered yet.
         self._busy: dict[Any, Any] = {}
 
@@ -106,7 +108,7 @@ class WeightSync:
             if self._is_busy(actor):
                 missed[actor] = "is still busy with a former version"
             else:
-                asked[actor.__ray_call__.remote(_update, self.model, self._deadline)] = actor
+                asked[actor.__ray_call__.remote(_update, self.model, self._staged, self._deadline)] = actor
         done, late = (
             ray.wait(list(asked), num_returns=len(asked), timeout=self._deadline) if asked else ([], [])
         )
@@ -160,7 +162,7 @@ def _take_back(actor: object, model: str, deadline: float) -> None:
     held(model, "trainer").take_back(deadline=deadline)
 
 
-def _update(actor: object, model: str, deadline: float) -> int | None:
+def _update(actor: object, model: str, staged: bool, deadline: float) -> int | None:
     weights = held(model, "rollout")
-    weights.update(deadline=deadline)
+    weights.update(staged=staged, deadline=deadline)
     return weights.version

@@ -4,6 +4,7 @@ when all servers that it knew are lost."""
 import atexit
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -147,7 +148,10 @@ class Weights:
         self._name, self._source, self._options = name, source, dict(options)
         self._notice = float(self._options.pop("notice", NOTICE))
         self._layout: Layout | None = None
-        self._epoch = self._options.pop("epoch", _epoch(role))
+        #: Whether Ray has started this actor in the place of one that was lost.
+        self.restarted = _restarted()
+        again = self.restarted or role != "trainer"
+        self._epoch = self._options.pop("epoch", "current" if again else "new")
         #: The handle; None of a rank that has no part in publishing, and once it has left.
         self.handle: Handle | None = self._opened() if self._takes_part else None
         _held[model, role] = self
@@ -231,6 +235,17 @@ class Weights:
             # Nothing is published by a handle that has ended; the next call opens another.
             log.warning("%s: %s; nothing is published any more", self.model, error)
 
+    def resume(self, *, deadline: float = DEADLINE) -> int | None:
+        """Of a trainer that Ray has started again: fills its weights with the newest version that is left,
+        with rollouts say, and returns the number. None in a trainer's first life, and where nobody holds one.
+        The weights may be changed afterwards; what else training needs (the optimizer's state) is not
+        there."""
+        if not self.restarted or self.handle is None or not self._call(lambda handle: handle.list()):
+            return None
+        version = self.update(deadline=deadline).version
+        self.take_back(deadline=deadline)
+        return version
+
     # What rollouts call
 
     def update(
@@ -255,10 +270,11 @@ class Weights:
         return f"<Weights {self.role} {self.handle!r}>"
 
 
-def _epoch(role: str) -> str:
-    """A trainer begins a run, and one that has been restarted goes on in it."""
-    if role != "trainer":
-        return "current"
+def _restarted() -> bool:
     context = ray.get_runtime_context()
-    again = context.get_actor_id() is not None and context.was_current_actor_reconstructed
-    return "current" if again else "new"
+    if context.get_actor_id() is None:
+        return False
+    with warnings.catch_warnings():
+        # Ray's own use of a name that it has deprecated.
+        warnings.simplefilter("ignore")
+        return bool(context.was_current_actor_reconstructed)

@@ -1,0 +1,75 @@
+"""Three nodes, of which two are lost one after the other: with a server, the trainer's node never."""
+
+import os
+
+import pytest
+import ray
+
+import weightcast.adapters.ray as wcr
+
+from .actors import Rollout, Trainer, gone, replicas
+
+pytestmark = pytest.mark.full
+
+
+def on(node: str) -> dict:
+    return {"label_selector": {"ray.io/node-id": node}}
+
+
+def holding(rollouts: list, version: int) -> bool:
+    return ray.get([each.holds.remote() for each in rollouts]) == [(version, {version})] * len(rollouts)
+
+
+def servers_on() -> list[str]:
+    actors = [ray.get_actor(f"weightcast-server-{index}") for index in range(2)]
+    return ray.get([each.__ray_call__.remote(lambda _: wcr.where().node) for each in actors])
+
+
+def test_the_job_outlives_the_nodes_of_its_servers(three_nodes):
+    head, eu, us = (three_nodes[name] for name in ("head", "eu", "us"))
+    known = wcr.serve(nodes=[eu, us], lease=3.0, drain_deadline=5.0)
+    assert len(known.addresses) == 2 and servers_on() == [eu, us]
+    trainer = Trainer.options(**on(head)).remote(reconnect=5.0)
+    # Those of lost nodes are started again on any.
+    places = [{**on(node), "fallback_strategy": [{"label_selector": {}}]} for node in (eu, us, head)]
+    first, second, third = (
+        Rollout.options(max_restarts=-1, **place).remote(reconnect=5.0) for place in places
+    )
+    sync = wcr.WeightSync([trainer], [first, second, third])
+
+    def send():
+        ray.get(trainer.train.remote(sync.version + 1))
+        return sync.send()
+
+    def lose(node, rollout, server):
+        """Workers outlive their node's raylet for a moment."""
+        server = ray.get_actor(f"weightcast-server-{server}").__ray_call__.remote(lambda _: os.getpid())
+        pids = ray.get([rollout.pid.remote(), server])
+        three_nodes.lose(node)
+        assert all(gone(pid, 30.0) for pid in pids)
+
+    assert send() and holding(sync.rollouts, 1)
+    shards = [each["shards"][0] for name, each in sorted(replicas("policy").items())]
+    assert {(shard["host"], shard["datacentre"], shard["spot"]) for shard in shards} == {
+        (head, "", False),
+        (eu, "eu", False),
+        (us, "us", True),
+    }
+
+    lose("eu", first, 0)
+    sent = send()
+    assert list(sent.missed) == [first] and holding([second, third], 2)
+    # The lost server is not on the node of its backup, and the lost rollout has joined again.
+    ray.get(first.replica.options(max_task_retries=-1).remote())
+    assert send() and holding(sync.rollouts, 3)
+    assert servers_on() == [head, us]
+    # Who joins now has a list that agrees with those of the others.
+    assert len(wcr.servers().addresses) == 2 and wcr.servers().addresses[0] == known.addresses[1]
+
+    # Now no server is left of those that the trainer knew.
+    lose("us", second, 1)
+    sent = send()
+    assert sent.version == 4 and third in sent.updated and second in sent.missed
+    ray.get(second.replica.options(max_task_retries=-1).remote())
+    assert send() and holding(sync.rollouts, 5)
+    assert servers_on() == [head, head]
