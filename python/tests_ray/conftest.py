@@ -13,12 +13,13 @@ from ray.cluster_utils import Cluster
 import weightcast.adapters.ray as wcr
 
 #: What the tests need of Ray is little, and several share the machine.
-SMALL: dict[str, Any] = {"num_cpus": 4, "object_store_memory": 100 << 20, "include_dashboard": False}
+SMALL: dict[str, Any] = {"num_cpus": 6, "object_store_memory": 100 << 20, "include_dashboard": False}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # Workers import what the tests import.
     here = str(Path(__file__).parent.parent)
+    os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "tests_ray.verl_on_cpu"}
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 

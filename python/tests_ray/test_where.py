@@ -22,7 +22,7 @@ def test_shards_follow_from_bundles():
     ]:
         here = wcr.Where("n", "10.0.0.1", "eu", True, actor="a811ed9f7b91", bundle=Bundle(GROUP, index, 4))
         assert here.replica("r", shards=2) == wc.Replica(name, shard, 2, datacentre="eu", host="n", spot=True)
-    assert here.replica("r").name == "r-bd3a4453-3" and here.replica("r").num_shards == 1
+    assert here.replica("r").name == "r-a811ed9f" and here.replica("r").num_shards == 1
     assert here.replica("mine", shards=3, shard=2) == wc.Replica(
         "mine", 2, 3, datacentre="eu", host="n", spot=True
     )
@@ -115,6 +115,7 @@ def test_workers_of_a_placement_group_are_shards():
     ]
     # Of one that asked for any bundle.
     alone = rollout(one, -1, 1)
-    assert ray.get(alone.replica.remote()) == replica(f"rollout-{one.id.hex()[:8]}-0", 0, 1)
+    assert ray.get(alone.where.remote()).bundle == Bundle(one.id.hex(), 0, 1)
+    assert ray.get(alone.replica.remote()) == replica(f"rollout-{alone._actor_id.hex()[:8]}", 0, 1)
     for group in (four, one):
         ray.util.remove_placement_group(group)

@@ -13,7 +13,8 @@ import ray
 
 from ... import _core
 from ..._core import Updated
-from ...handle import HURRY, Handle
+from ...condition import Condition
+from ...handle import HURRY, Handle, Versions
 from ...handle import open as open_handle
 from ...layout import Layout
 from ...replica import Replica
@@ -253,6 +254,10 @@ class Weights:
     ) -> Updated:
         """As `Handle.update`."""
         return self._call(lambda handle: handle.update(version, deadline=deadline, **options))
+
+    def wait(self, until: Condition | Callable[[Versions], bool], *, deadline: float = DEADLINE) -> Versions:
+        """As `Handle.wait`."""
+        return self._call(lambda handle: handle.wait(until, deadline=deadline))
 
     # Leaving
 

@@ -52,10 +52,10 @@ class Where:
     def replica(self, name: str, *, shards: int = 1, shard: int | None = None) -> Replica:
         """The replica of which an actor here is a shard.
 
-        Without `shard`, it follows from the placement group: each `shards` bundles in a row are one replica,
-        a bundle each. An actor outside of any is a replica by itself. Names end in the id of the placement
-        group and the number of the replica in it, or in the actor's id: an actor that Ray has restarted is
-        the same replica again. With `shard`, `name` is the replica's whole name."""
+        Without `shard`, an actor is a replica by itself, and of several shards each as many bundles of the
+        placement group in a row are one replica, a bundle each. Names end in the actor's id, or in the
+        placement group's id and the number of the replica in it: an actor that Ray has restarted is the same
+        replica again. With `shard`, `name` is the replica's whole name."""
         if shards < 1:
             raise _core.Misuse(f"shards={shards}: a replica has one at least")
         if shard is None:
@@ -65,13 +65,13 @@ class Where:
         )
 
     def _of_group(self, name: str, shards: int) -> tuple[str, int]:
-        if self.bundle is None:
-            if shards > 1:
-                raise _core.Misuse(
-                    f"{name} has {shards} shards, and this actor is in no placement group that would say "
-                    "which one it is: give shard="
-                )
+        if shards == 1:
             return name if self.actor is None else f"{name}-{self.actor[:DIGITS]}", 0
+        if self.bundle is None:
+            raise _core.Misuse(
+                f"{name} has {shards} shards, and this actor is in no placement group that would say which "
+                "one it is: give shard="
+            )
         if self.bundle.of % shards:
             raise _core.Misuse(
                 f"{self.bundle.of} bundles of placement group {self.bundle.group[:DIGITS]} are no whole "
