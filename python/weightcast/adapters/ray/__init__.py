@@ -10,12 +10,22 @@ and a manager that has trainers publish and rollouts update.
 - `where`: node, datacentre and placement group of a worker, and the replica that follows from them
 - `weights`: what an actor holds
 - `sync`: the manager
+- `transport`: a transport of Ray's own references to tensors
 """
 
 from .servers import Servers, serve, servers
 from .sync import Sent, WeightSync
 from .weights import Weights, held, open, rollout, trainer
 from .where import Where, where
+
+
+def register_transport() -> None:
+    """Has references to tensors carry them by weightcast: `@ray.method(tensor_transport="weightcast")`. The
+    driver calls it before it creates actors."""
+    from .transport import register_transport
+
+    register_transport()
+
 
 __all__ = [
     "Sent",
@@ -25,6 +35,7 @@ __all__ = [
     "Where",
     "held",
     "open",
+    "register_transport",
     "rollout",
     "serve",
     "servers",
