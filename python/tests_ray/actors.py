@@ -57,6 +57,9 @@ class RolloutClass:
         """The version, and all the numbers that the memory has."""
         return self.weights.version, set(np.unique(self.array).tolist())
 
+    def holds_nothing(self) -> bool:
+        return self.weights.handle is None
+
     def update(self, **options: Any) -> dict[str, Any]:
         updated = self.weights.update(**options)
         return {name: getattr(updated, name) for name in ("version", "source", "bytes", "verified")}

@@ -1,9 +1,11 @@
 """Three nodes, of which two are lost one after the other: with a server, the trainer's node never."""
 
 import os
+import time
 
 import pytest
 import ray
+from ray.core.generated import autoscaler_pb2
 
 import weightcast.adapters.ray as wcr
 
@@ -73,3 +75,23 @@ def test_the_job_outlives_the_nodes_of_its_servers(three_nodes):
     ray.get(second.replica.options(max_task_retries=-1).remote())
     assert send() and holding(sync.rollouts, 5)
     assert servers_on() == [head, head]
+
+
+def test_rollouts_leave_a_node_that_is_taken_away(three_nodes):
+    wcr.serve(nodes=[three_nodes["head"]], lease=60.0)
+    trainer = Trainer.options(**on(three_nodes["head"])).remote()
+    stays, goes = (Rollout.options(**on(three_nodes[name])).remote() for name in ("eu", "us"))
+    sync = wcr.WeightSync([trainer], [stays, goes])
+    assert sync.send()
+    name = ray.get(goes.replica.remote()).name
+    assert name in replicas("policy")
+    in_a_minute = time.time_ns() // 1_000_000 + 60_000
+    client = ray._raylet.GcsClient(address=three_nodes.cluster.address)
+    preemption = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+    assert client.drain_node(three_nodes["us"], preemption, "a test", in_a_minute)[0]
+    sent = sync.send()
+    assert sent.updated == (stays,) and "taken away" in sent.missed[goes]
+    # Its lease would last for a minute: it has left by itself.
+    assert ray.get(goes.holds_nothing.remote())
+    assert name not in replicas("policy")
+    assert sync.send().updated == (stays,)

@@ -104,6 +104,20 @@ def test_a_late_rollout_is_asked_once(tmp_path: Path):
     assert sync.send() and ray.get(late.holds.remote())[0] == 4
 
 
+def test_a_rollout_whose_node_has_still_to_come_stops_nobody():
+    trainer, rollout = Trainer.remote(model="pending"), Rollout.remote(model="pending")
+    sync = wcr.WeightSync([trainer], [rollout], model="pending", deadline=60.0)
+    assert sync.send()
+    pending = Rollout.options(resources={"not here": 1}).remote(model="pending")
+    sync.rollouts.append(pending)
+    for version in (2, 3):
+        sent = sync.send()
+        assert sent.version == version and sent.updated == (rollout,) and "not joined" in sent.missed[pending]
+    ray.kill(pending)
+    sync.rollouts.remove(pending)
+    assert sync.send()
+
+
 def test_a_server_that_is_killed_is_started_again_at_its_address():
     trainer, rollout = Trainer.remote(model="killed"), Rollout.remote(model="killed")
     sync = wcr.WeightSync([trainer], [rollout], model="killed")

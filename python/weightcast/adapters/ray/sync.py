@@ -8,9 +8,14 @@ from typing import Any
 import ray
 
 from ... import _core
-from .weights import DEADLINE, held
+from .notices import left_by, taken_away
+from .weights import DEADLINE, NOTICE, held
+from .where import where
 
 log = logging.getLogger("weightcast")
+
+#: Seconds in which a rollout that has come since the last version shows that it is there.
+PROBE = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,9 @@ class WeightSync:
         self._keep, self._staged, self._deadline = keep, staged, deadline
         # Rollouts that have not answered yet.
         self._busy: dict[Any, Any] = {}
+        # The node of each that has answered, and those that have been told to leave it.
+        self._nodes: dict[Any, str] = {}
+        self._told: dict[Any, Any] = {}
 
     def send(self, version: int | None = None) -> Sent:
         """Has all trainers publish `version` (by default the next number), and all rollouts update.
@@ -69,7 +77,8 @@ class WeightSync:
         Raises what a trainer raises; rollouts that fail are in the answer."""
         if self.version == 0:
             # Trainers that open after one has published would begin another run.
-            ray.get([actor.__ray_call__.remote(_joined, self.model) for actor in self.trainers])
+            ray.get([actor.__ray_call__.remote(_joined, self.model, "trainer") for actor in self.trainers])
+        self.wait_for_new(self._deadline if self.version == 0 else PROBE)
         number = self._next(version)
         self._publish(number)
         try:
@@ -77,6 +86,15 @@ class WeightSync:
         finally:
             if not self._keep:
                 self._take_back()
+
+    def wait_for_new(self, patience: float) -> None:
+        """Asks rollouts that are new whether they are there: one whose node has still to come is waited for
+        at the first version alone."""
+        new = [actor for actor in self.rollouts if actor not in self._nodes and actor not in self._busy]
+        asked = {actor: actor.__ray_call__.remote(_joined, self.model, "rollout") for actor in new}
+        self._busy |= asked
+        if asked:
+            ray.wait(list(asked.values()), num_returns=len(asked), timeout=patience)
 
     def _next(self, version: int | None) -> int:
         number = self.version + 1 if version is None else version
@@ -104,20 +122,24 @@ class WeightSync:
     def _update(self, version: int) -> Sent:
         missed: dict[Any, str] = {}
         asked: dict[Any, Any] = {}
+        going = taken_away()
         for actor in self.rollouts:
-            if self._is_busy(actor):
-                missed[actor] = "is still busy with a former version"
+            if (node := self._nodes.get(actor)) in going:
+                self._tell_to_leave(actor, going[node])
+                missed[actor] = f"leaves node {node}, which is taken away"
+            elif self._is_busy(actor):
+                missed[actor] = "has not joined yet, or is still busy with a former version"
             else:
-                asked[actor.__ray_call__.remote(_update, self.model, self._staged, self._deadline)] = actor
-        done, late = (
-            ray.wait(list(asked), num_returns=len(asked), timeout=self._deadline) if asked else ([], [])
-        )
+                self._told.pop(actor, None)
+                call = actor.__ray_call__.remote(_update, self.model, self._staged, self._deadline)
+                asked[call] = actor
+        done, late = _waited(list(asked), self._deadline)
         for ref in late:
             self._busy[asked[ref]] = ref
             missed[asked[ref]] = f"has not answered within {self._deadline} s"
         updated = []
         for ref in done:
-            reason = _reason(ref, version)
+            reason = self._reason(asked[ref], ref, version)
             if reason is None:
                 updated.append(asked[ref])
             else:
@@ -125,6 +147,20 @@ class WeightSync:
         for actor, reason in missed.items():
             log.warning("version %d of %s: %r: %s", version, self.model, actor, reason)
         return Sent(version, tuple(updated), missed)
+
+    def _tell_to_leave(self, actor: Any, deadline_ms: int) -> None:
+        """Others read from it no more when its node goes."""
+        if actor not in self._told:
+            left = left_by(deadline_ms, NOTICE)
+            self._told[actor] = actor.__ray_call__.remote(_leave, self.model, left)
+
+    def _reason(self, actor: Any, ref: Any, version: int) -> str | None:
+        """Why a rollout has not the version, or None."""
+        try:
+            holds, self._nodes[actor] = ray.get(ref)
+        except Exception as error:  # the rollout's own, and Ray's words for one that is lost
+            return str(error).strip().split("\n")[-1]
+        return None if holds is not None and holds >= version else f"holds version {holds}"
 
     def _is_busy(self, actor: Any) -> bool:
         ref = self._busy.get(actor)
@@ -136,22 +172,19 @@ class WeightSync:
         return False
 
 
-def _reason(ref: Any, version: int) -> str | None:
-    """Why a rollout has not the version, or None."""
-    try:
-        holds = ray.get(ref)
-    except Exception as error:  # the rollout's own, and Ray's words for one that is lost
-        return str(error).strip().split("\n")[-1]
-    if holds is None or holds < version:
-        return f"holds version {holds}"
-    return None
+def _waited(refs: list[Any], patience: float) -> tuple[list[Any], list[Any]]:
+    """Those that are done by then, and the others."""
+    done: tuple[list[Any], list[Any]] = (
+        ray.wait(refs, num_returns=len(refs), timeout=patience) if refs else ([], [])
+    )
+    return done
 
 
 # These run in the actors.
 
 
-def _joined(actor: object, model: str) -> None:
-    held(model, "trainer")
+def _joined(actor: object, model: str, role: str) -> None:
+    held(model, role)
 
 
 def _publish(actor: object, model: str, version: int, deadline: float) -> None:
@@ -162,7 +195,11 @@ def _take_back(actor: object, model: str, deadline: float) -> None:
     held(model, "trainer").take_back(deadline=deadline)
 
 
-def _update(actor: object, model: str, staged: bool, deadline: float) -> int | None:
+def _update(actor: object, model: str, staged: bool, deadline: float) -> tuple[int | None, str]:
     weights = held(model, "rollout")
     weights.update(staged=staged, deadline=deadline)
-    return weights.version
+    return weights.version, where().node
+
+
+def _leave(actor: object, model: str, deadline: float) -> None:
+    held(model, "rollout").leave(deadline=deadline)
