@@ -4,6 +4,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -129,8 +130,9 @@ def serve(count: int = 2, *, name: str = NAME, nodes: Sequence[str] | None = Non
         raise _core.Misuse(f"count={count}: a job needs one reference server at least")
     chosen = list(nodes if nodes is not None else by_steadiness(ray.nodes()))[:count]
     there = _actors(name)
-    token = ray.get(there[0].token.remote()) if there else secrets.token_hex(32)
-    new = [_start(name, index, chosen, token, options) for index in range(len(there), len(chosen))]
+    token = ray.get(next(iter(there.values())).token.remote()) if there else secrets.token_hex(32)
+    missing = [index for index in range(len(chosen)) if index not in there]
+    new = [_start(name, index, chosen, token, options) for index in missing]
     _kept.extend(new)
     ray.get([server.token.remote() for server in new], timeout=DEADLINE)
     return servers(name)
@@ -157,7 +159,7 @@ def _start(name: str, index: int, nodes: Sequence[str], token: str, options: dic
 def servers(name: str = NAME, *, deadline: float = DEADLINE) -> Servers:
     """The servers of this job, those included that are being started again. Waits until one is there; raises
     `TimeoutError` if none comes."""
-    asked = [actor.token.remote() for actor in _actors(name)]
+    asked = [actor.token.remote() for actor in _actors(name).values()]
     if not asked:
         raise _core.Misuse(
             f"this job has no reference server {name!r}: call weightcast.adapters.ray.serve() in its driver "
@@ -172,14 +174,13 @@ def servers(name: str = NAME, *, deadline: float = DEADLINE) -> Servers:
     return Servers(in_order(_books(name)), ray.get(ready[0]))
 
 
-def _actors(name: str) -> list[Any]:
-    """The actors that there are, in the order of the list."""
-    found: list[Any] = []
-    while True:
-        try:
-            found.append(ray.get_actor(_actor_name(name, len(found))))
-        except ValueError:
-            return found
+def _actors(name: str) -> dict[int, Any]:
+    """The actors that there are, by their numbers."""
+    found = {}
+    for index in sorted(_books(name)):
+        with suppress(ValueError):  # somebody has ended it for good
+            found[index] = ray.get_actor(_actor_name(name, index))
+    return found
 
 
 def _actor_name(name: str, index: int) -> str:
