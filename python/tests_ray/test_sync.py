@@ -84,6 +84,17 @@ def test_a_trainer_that_fails_is_told_of_and_numbers_go_on():
         wcr.WeightSync([])
 
 
+def test_a_version_that_nobody_could_read_is_told_of():
+    trainer, copy = Trainer.remote(model="refused", name="one"), Trainer.remote(model="refused", name="other")
+    sync = wcr.WeightSync([trainer, copy], model="refused")
+    assert sync.send()
+    ray.get(copy.train.remote(3))  # the copies of a trainer have to be the same
+    with pytest.raises(wc.ContentMismatch):
+        sync.send()
+    ray.get(trainer.train.remote(3))
+    assert sync.send().version == 3
+
+
 def test_a_late_rollout_is_asked_once(tmp_path: Path):
     trainer = Trainer.remote(model="late")
     late, other = Rollout.remote(model="late"), Rollout.remote(model="late")

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import ray
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("one_node")]
 
@@ -15,6 +14,7 @@ def config(tmp_path_factory):
     """verl's own, for a tiny model."""
     import verl
     from hydra import compose, initialize_config_dir
+    from transformers import Qwen2Config, Qwen2ForCausalLM
 
     path = tmp_path_factory.mktemp("model")
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}

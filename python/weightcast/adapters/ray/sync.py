@@ -82,14 +82,17 @@ class WeightSync:
         number = self._next(version)
         self._publish(number)
         try:
-            return self._update(number)
-        finally:
-            if not self._keep:
-                self._take_back()
+            sent = self._update(number)
+        except BaseException:
+            self._give_up()
+            raise
+        if not self._keep:
+            self._take_back()
+        return sent
 
     def wait_for_new(self, patience: float) -> None:
-        """Asks rollouts that are new whether they are there: one whose node has still to come is waited for
-        at the first version alone."""
+        """Waits until rollouts that are new have joined, so many seconds at most. `send` does so at the first
+        version; later it goes on without one whose node has still to come, say."""
         new = [actor for actor in self.rollouts if actor not in self._nodes and actor not in self._busy]
         asked = {actor: actor.__ray_call__.remote(_joined, self.model, "rollout") for actor in new}
         self._busy |= asked
@@ -111,13 +114,20 @@ class WeightSync:
         try:
             ray.get(asked, timeout=self._deadline)
         except BaseException:
-            self._take_back()
+            self._give_up()
             raise
 
     def _take_back(self) -> None:
-        asked = [actor.__ray_call__.remote(_take_back, self.model, self._deadline) for actor in self.trainers]
-        # One that is lost has nothing published.
+        """Raises what a trainer raises: that nobody could read the version, say."""
+        ray.get(self._taking_back(), timeout=self._deadline)
+
+    def _give_up(self) -> None:
+        """The same where another error is under way, which says more."""
+        asked = self._taking_back()
         ray.wait(asked, num_returns=len(asked), timeout=self._deadline)
+
+    def _taking_back(self) -> list[Any]:
+        return [actor.__ray_call__.remote(_take_back, self.model, self._deadline) for actor in self.trainers]
 
     def _update(self, version: int) -> Sent:
         missed: dict[Any, str] = {}

@@ -239,8 +239,8 @@ class Weights:
     def resume(self, *, deadline: float = DEADLINE) -> int | None:
         """Of a trainer that Ray has started again: fills its weights with the newest version that is left,
         with rollouts say, and returns the number. None in a trainer's first life, and where nobody holds one.
-        The weights may be changed afterwards; what else training needs (the optimizer's state) is not
-        there."""
+        The weights may be changed afterwards; what else training needs (the optimizer's state) is not there.
+        Of a module that each rank has whole, rank 0 alone is filled: broadcast it."""
         if not self.restarted or self.handle is None or not self._call(lambda handle: handle.list()):
             return None
         version = self.update(deadline=deadline).version
