@@ -95,6 +95,16 @@ def test_a_version_that_nobody_could_read_is_told_of():
     assert sync.send().version == 3
 
 
+def test_a_rollout_that_stays_behind_is_told_of():
+    trainer = Trainer.remote(model="behind")
+    behind, other = Rollout.remote(model="behind"), Rollout.remote(model="behind")
+    sync = wcr.WeightSync([trainer], [behind, other], model="behind")
+    assert sync.send()
+    ray.get(behind.ignore_updates.remote())
+    sent = sync.send()
+    assert sent.updated == (other,) and sent.missed == {behind: "holds version 1"}
+
+
 def test_a_late_rollout_is_asked_once(tmp_path: Path):
     trainer = Trainer.remote(model="late")
     late, other = Rollout.remote(model="late"), Rollout.remote(model="late")
@@ -191,7 +201,8 @@ def test_a_worker_that_is_told_to_go_leaves_within_its_notice(ends: str):
         ray.get([spare.publish.remote(1)])
         os.kill(pid, signal.SIGTERM)
         if ends == "readers finish":
-            assert not gone(pid, 1.0), "it has left while it was read"
+            # Without a notice, a process that ends gives readers two seconds.
+            assert not gone(pid, 6.0), "it has left while it was read"
             gate.open()
         assert gone(pid, 30.0)
         assert ray.get(reading)["version"] == 1 and ray.get(reader.holds.remote()) == (1, {0.0})
