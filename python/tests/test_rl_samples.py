@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("torch")
 
 from weightcast.examples.rl_loop import wire
-from weightcast.examples.rl_loop.samples import Batch, SampleHub, Samples
+from weightcast.examples.rl_loop.backlog import Batch
+from weightcast.examples.rl_loop.samples import SampleHub, Samples
 
 TOKEN = "token"
 
@@ -53,7 +54,7 @@ def test_a_batch_arrives_as_it_was_sent(hub):
     rollout.put(batch(3))
     got = trainer.get(min_version=3)
     assert got.version == 3
-    for got_array, sent_array in zip(got[1:], batch(3)[1:], strict=True):
+    for got_array, sent_array in zip(got[1:4], batch(3)[1:4], strict=True):
         assert got_array.dtype == sent_array.dtype
         np.testing.assert_array_equal(got_array, sent_array)
 
@@ -67,7 +68,7 @@ def test_old_batches_are_dropped_and_their_tickets_returned(hub):
     assert rollout.ticket()
     rollout.put(batch(3))
     assert wait().version == 3
-    assert hub.dropped == 2
+    assert hub.backlog.dropped == 2 and hub.backlog.dropped_samples == 4
 
 
 def test_no_more_tickets_than_room(hub):
@@ -75,9 +76,28 @@ def test_no_more_tickets_than_room(hub):
     assert rollout.ticket() and rollout.ticket()
     rollout.put(batch(0))
     third = in_thread(rollout.ticket)
-    assert hub.tickets + len(hub.batches) == hub.capacity
+    assert not hub.backlog.has_room
     trainer.get(min_version=0)
     assert third()
+
+
+def test_the_ticket_of_a_rollout_that_is_gone_is_returned(hub):
+    gone, stays = connect(hub), connect(hub)
+    assert gone.ticket() and stays.ticket()
+    third = in_thread(connect(hub).ticket)
+    gone.close()
+    assert third()
+
+
+def test_batches_of_other_weights_than_those_published_are_nobodys(hub):
+    rollout, trainer = connect(hub), connect(hub)
+    trainer.publish(3, "a1")
+    for version, digest in ((3, "b2"), (2, "a1"), (3, "a1")):
+        assert rollout.ticket()
+        rollout.put(batch(version)._replace(digest=digest))
+    got = trainer.get(min_version=0)
+    assert (got.version, got.digest) == (3, "a1")
+    assert hub.backlog.foreign_samples == 4 and hub.backlog.dropped == 0
 
 
 def test_finish_stops_those_who_wait(hub):

@@ -10,7 +10,7 @@ send what they sampled back. One concept in each file; read them in this order:
 - `rollout`: the rollout's loop, where versions are taken.
 - `blocks`, `sampling`, `engine`: the tensor-parallel inference engine the rollouts run.
 - `allocation`: the proof that no full projection tensor ever exists in a tensor-parallel rollout.
-- `wire`, `samples`: how samples go back.
+- `wire`, `backlog`, `samples`: how samples go back.
 - `settings`, `processes`, `report`, `picture`, `__main__`: options, child processes, what is shown.
 
 Run it with `python -m weightcast.examples.rl_loop --help`.

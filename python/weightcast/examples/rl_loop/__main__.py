@@ -33,7 +33,7 @@ def run(settings: Settings) -> Report:
         children.wait("trainer")
         hub.finish()
         children.wait("rollout")
-    report.show(hub.dropped)
+    report.show(hub.backlog.dropped)
     return report
 
 

@@ -2,8 +2,11 @@
 
 Each rank holds its shards and nothing else; batches, a KV cache and sampling; logits equal
 `transformers.Qwen2ForCausalLM` within rounding. Weights arrive by weightcast: register
-`engine.layout()`, replicate a version, generate.
+`engine.layout()`, replicate a version, generate. `Decoder` is what an engine of another
+architecture shares.
 """
+
+from abc import abstractmethod
 
 import torch
 import torch.distributed as dist
@@ -55,41 +58,29 @@ class Layer(nn.Module):
             yield from block.parts()
 
 
-class TPEngine(nn.Module):
-    """Rank `tp_rank` of a group of `tp_size` that together run one Qwen2 model.
+class Decoder(nn.Module):
+    """One rank of an engine: what it holds as a layout, and generation over what its model computes."""
 
-    `group` is the process group of the collectives (gloo on CPU; None for the default group, and
-    unused when `tp_size` is 1). Every rank must make the same calls. Raises `ValueError` if the
-    model cannot be split so.
-    """
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        tp_rank: int = 0,
-        tp_size: int = 1,
-        group: dist.ProcessGroup | None = None,
-        dtype: torch.dtype = torch.float32,
-    ):
+    def __init__(self, ranks: Ranks, dtype: torch.dtype):
         super().__init__()
-        config.check_tensor_parallel(tp_size)
-        self.config, self.dtype = config, dtype
-        self.ranks = ranks = Ranks(tp_rank, tp_size, group)
-        self.embedding = Vocabulary("model.embed_tokens.weight", config, ranks, dtype)
-        self.layers = nn.ModuleList(
-            Layer(f"model.layers.{i}", config, ranks, dtype)
-            for i in range(config.num_hidden_layers)
-        )
-        self.norm = RMSNorm("model.norm", config, dtype)
-        tied = config.tie_word_embeddings
-        self.head = self.embedding if tied else Vocabulary("lm_head.weight", config, ranks, dtype)
+        self.ranks, self.dtype = ranks, dtype
 
+    @abstractmethod
     def parts(self) -> BlockParts:
         """Every tensor this rank holds, once, and which parts of logical tensors lie in it."""
-        for block in (self.embedding, *self.layers, self.norm):
-            yield from block.parts()
-        if self.head is not self.embedding:
-            yield from self.head.parts()
+
+    @abstractmethod
+    def new_cache(self, rows: int, capacity: int) -> list[KVCache]:
+        """An empty cache per layer for `rows` sequences of at most `capacity` tokens."""
+
+    @abstractmethod
+    def forward(
+        self, tokens: Tensor, cache: list[KVCache], padding: Tensor | None = None
+    ) -> Tensor:
+        """Logits `[rows, n, vocabulary]` of the next `n` tokens of each row, which the cache joins.
+
+        `padding` is how many tokens at the start of each row are padding, `[rows]`; None for none.
+        """
 
     def layout(self) -> wc.Layout:
         """What this rank's memory holds, for `handle.register`.
@@ -101,32 +92,9 @@ class TPEngine(nn.Module):
             layout.add(
                 tensor,
                 [wc.part(p.name, dim=p.dim, index=p.index, of=p.of, shape=p.shape) for p in parts],
+                along=parts[0].dim if len(parts) > 1 else 0,  # fused parts lie side by side as they are cut
             )
         return layout
-
-    def new_cache(self, rows: int, capacity: int) -> list[KVCache]:
-        """An empty cache per layer for `rows` sequences of at most `capacity` tokens."""
-        heads = self.layers[0].attention.kv_heads
-        head_dim = self.config.head_dim
-        return [KVCache(rows, heads, capacity, head_dim, self.dtype) for _ in self.layers]
-
-    @torch.no_grad()
-    def forward(
-        self, tokens: Tensor, cache: list[KVCache], padding: Tensor | None = None
-    ) -> Tensor:
-        """Logits `[rows, n, vocabulary]` of the next `n` tokens of each row, which the cache joins.
-
-        `padding` is how many tokens at the start of each row are padding, `[rows]`; None for none.
-        """
-        past, length = cache[0].length, tokens.shape[1]
-        padding = tokens.new_zeros(tokens.shape[0]) if padding is None else padding
-        at = torch.arange(past, past + length)
-        rotary = self._rotary(at[None] - padding[:, None])
-        mask = _mask(at, padding)
-        x = self.embedding.embed(tokens)
-        for layer, layer_cache in zip(self.layers, cache, strict=True):
-            x = layer(x, rotary, mask, layer_cache)
-        return self.head.logits(self.norm(x))
 
     @torch.no_grad()
     def generate(
@@ -162,6 +130,67 @@ class TPEngine(nn.Module):
                     break
         return Sampled(tokens, logprobs)
 
+
+class TPEngine(Decoder):
+    """Rank `tp_rank` of a group of `tp_size` that together run one Qwen2 model.
+
+    `group` is the process group of the collectives (gloo on CPU; None for the default group, and
+    unused when `tp_size` is 1). Every rank must make the same calls. Raises `ValueError` if the
+    model cannot be split so.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        tp_rank: int = 0,
+        tp_size: int = 1,
+        group: dist.ProcessGroup | None = None,
+        dtype: torch.dtype = torch.float32,
+    ):
+        config.check_tensor_parallel(tp_size)
+        ranks = Ranks(tp_rank, tp_size, group)
+        super().__init__(ranks, dtype)
+        self.config = config
+        self.embedding = Vocabulary("model.embed_tokens.weight", config, ranks, dtype)
+        self.layers = nn.ModuleList(
+            Layer(f"model.layers.{i}", config, ranks, dtype)
+            for i in range(config.num_hidden_layers)
+        )
+        self.norm = RMSNorm("model.norm", config, dtype)
+        tied = config.tie_word_embeddings
+        self.head = self.embedding if tied else Vocabulary("lm_head.weight", config, ranks, dtype)
+
+    def parts(self) -> BlockParts:
+        """Every tensor this rank holds, once, and which parts of logical tensors lie in it."""
+        for block in (self.embedding, *self.layers, self.norm):
+            yield from block.parts()
+        if self.head is not self.embedding:
+            yield from self.head.parts()
+
+    def new_cache(self, rows: int, capacity: int) -> list[KVCache]:
+        """An empty cache per layer for `rows` sequences of at most `capacity` tokens."""
+        heads = self.layers[0].attention.kv_heads
+        head_dim = self.config.head_dim
+        return [KVCache(rows, heads, capacity, head_dim, self.dtype) for _ in self.layers]
+
+    @torch.no_grad()
+    def forward(
+        self, tokens: Tensor, cache: list[KVCache], padding: Tensor | None = None
+    ) -> Tensor:
+        """Logits `[rows, n, vocabulary]` of the next `n` tokens of each row, which the cache joins.
+
+        `padding` is how many tokens at the start of each row are padding, `[rows]`; None for none.
+        """
+        past, length = cache[0].length, tokens.shape[1]
+        padding = tokens.new_zeros(tokens.shape[0]) if padding is None else padding
+        at = torch.arange(past, past + length)
+        rotary = self._rotary(at[None] - padding[:, None])
+        mask = attention_mask(at, padding)
+        x = self.embedding.embed(tokens)
+        for layer, layer_cache in zip(self.layers, cache, strict=True):
+            x = layer(x, rotary, mask, layer_cache)
+        return self.head.logits(self.norm(x))
+
     def _rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines `[rows, 1, n, head_dim]` of `[rows, n]` positions."""
         dim = self.config.head_dim
@@ -171,7 +200,7 @@ class TPEngine(nn.Module):
         return angle.cos().to(self.dtype), angle.sin().to(self.dtype)
 
 
-def _mask(at: Tensor, padding: Tensor) -> Tensor:
+def attention_mask(at: Tensor, padding: Tensor) -> Tensor:
     """Who sees whom, `[rows, 1, n, past + n]`: no future, no padding.
 
     A padding token sees itself: a row of the softmax without any entry would be NaN and would

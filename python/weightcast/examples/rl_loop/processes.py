@@ -8,16 +8,19 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
 from .samples import Samples
 from .settings import Settings, Worker
+
+Rank = tuple[str, int, int]
+"""Name of the group, rank in it, its size."""
 
 LAST_LINES = 20
 """Lines of a child's output that are kept to be shown if it fails."""
@@ -30,33 +33,55 @@ class ChildFailed(Exception):
 @contextmanager
 def join_group(worker: Worker) -> Iterator[Samples]:
     """In a child: joins the process group of its trainer or rollout, and connects to the hub."""
+    timeout = worker.settings.timeout
+    with process_group((worker.name, worker.rank, worker.size), worker.rendezvous_port, timeout):
+        label = f"{worker.name}/{worker.rank}"
+        samples = Samples(worker.samples_port, worker.token, label, timeout)
+        try:
+            yield samples
+        finally:
+            samples.close()
+
+
+@contextmanager
+def process_group(me: Rank, rendezvous_port: int, timeout: float) -> Iterator[None]:
+    """In a child: the process group of all ranks of that name; waits take `timeout` seconds at most."""
     torch.set_num_threads(1)  # the ranks share the cores
-    wait = timedelta(seconds=worker.settings.timeout)
-    store = dist.TCPStore("127.0.0.1", worker.rendezvous_port, timeout=wait)
+    name, rank, size = me
+    wait = timedelta(seconds=timeout)
+    store = dist.TCPStore("127.0.0.1", rendezvous_port, timeout=wait)
     dist.init_process_group(
-        "gloo",
-        store=dist.PrefixStore(worker.name, store),
-        rank=worker.rank,
-        world_size=worker.size,
-        timeout=wait,
+        "gloo", store=dist.PrefixStore(name, store), rank=rank, world_size=size, timeout=wait
     )
-    label = f"{worker.name}/{worker.rank}"
-    samples = Samples(worker.samples_port, worker.token, label, worker.settings.timeout)
     try:
-        yield samples
+        yield
     finally:
-        samples.close()
         dist.destroy_process_group()
+
+
+class Told(Protocol):
+    """What a child is told when it is started: who it is, and the rest as variables."""
+
+    @property
+    def name(self) -> str:
+        """Of its trainer or rollout."""
+
+    @property
+    def rank(self) -> int:
+        """Which of its processes."""
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables to start the child with."""
 
 
 class Child:
     """One child process and the last lines it wrote."""
 
-    def __init__(self, role: str, worker: Worker, environment: dict[str, str]):
+    def __init__(self, module: str, role: str, worker: Told, environment: dict[str, str]):
         self.name = f"{worker.name} rank {worker.rank}"
         self.role = role
         self.process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.{role}"],
+            [sys.executable, "-m", module],
             env=os.environ | environment | worker.to_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -98,7 +123,7 @@ class Children:
         for rank in range(size):
             ports = self.samples_port, self.store.port
             worker = Worker(name, rank, size, self.settings, self.token, *ports)
-            self.children.append(Child(role, worker, self.environment))
+            self.children.append(Child(f"{__package__}.{role}", role, worker, self.environment))
 
     def wait(self, role: str) -> None:
         """Waits until every child of a role has done its work. Raises `ChildFailed`."""
@@ -116,14 +141,19 @@ class Children:
         return self
 
     def __exit__(self, *args: Any) -> None:
-        for end in (subprocess.Popen.terminate, subprocess.Popen.kill):
-            for child in self.children:
-                if child.process.poll() is None:
-                    end(child.process)
-            deadline = time.monotonic() + 3
-            for child in self.children:
-                with suppress(subprocess.TimeoutExpired):
-                    child.process.wait(max(0.0, deadline - time.monotonic()))
+        end(self.children)
+
+
+def end(children: Iterable[Child]) -> None:
+    """Ends those that still run: politely, then not."""
+    for how in (subprocess.Popen.terminate, subprocess.Popen.kill):
+        running = [child for child in children if child.process.poll() is None]
+        for child in running:
+            how(child.process)
+        deadline = time.monotonic() + 3
+        for child in running:
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(max(0.0, deadline - time.monotonic()))
 
 
 def new_token() -> str:

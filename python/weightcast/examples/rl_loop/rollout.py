@@ -13,9 +13,10 @@ import torch.distributed as dist
 import weightcast as wc
 
 from .allocation import AllocationWatch
+from .backlog import Batch
 from .engine import TPEngine
 from .processes import join_group
-from .samples import Batch, Samples
+from .samples import Samples
 from .settings import Worker
 
 

@@ -3,30 +3,20 @@
 A rollout asks for a `ticket` before it generates, and gets one when the trainers will need another
 batch: that is the back-pressure, and it keeps samples fresh, because the rollout takes the newest
 version after it got its ticket. Samples older than a trainer accepts are dropped and their tickets
-returned. The hub runs in the parent process, on the loopback, and talks only to those who know the
-token. Children also `report` what happened to them, for the progress lines and the table.
+returned, as is the ticket of a rollout that is gone; `backlog` decides. The hub runs in the parent
+process, on the loopback, and talks only to those who know the token. Children also `report` what
+happened to them, for the progress lines and the table.
 """
 
 import hmac
 import socket
 import socketserver
 import threading
-from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from . import wire
-
-
-class Batch(NamedTuple):
-    """Samples drawn with one version: int64 `[rows, tokens]`, float32 log-probabilities."""
-
-    version: int
-    prompts: np.ndarray
-    answers: np.ndarray
-    logprobs: np.ndarray
+from .backlog import Backlog, Batch
 
 
 class SampleHub(socketserver.ThreadingTCPServer):
@@ -40,10 +30,8 @@ class SampleHub(socketserver.ThreadingTCPServer):
 
     def __init__(self, capacity: int, token: str, on_report: Callable[[str, wire.Header], None]):
         super().__init__(("127.0.0.1", 0), _Connection)
-        self.capacity, self.token, self.on_report = capacity, token, on_report
-        self.batches: deque[Batch] = deque()
-        self.tickets = 0
-        self.dropped = 0
+        self.token, self.on_report = token, on_report
+        self.backlog = Backlog(capacity)
         self.finished = False
         self.changed = threading.Condition()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -62,35 +50,38 @@ class SampleHub(socketserver.ThreadingTCPServer):
     def ticket(self) -> bool:
         """Waits until another batch is needed; False if none ever will be."""
         with self.changed:
-            self.changed.wait_for(lambda: self.finished or self._has_room())
-            self.tickets += not self.finished
+            self.changed.wait_for(lambda: self.finished or self.backlog.has_room)
+            if not self.finished:
+                self.backlog.take_ticket()
             return not self.finished
+
+    def give_back(self, tickets: int) -> None:
+        """Tickets of a rollout that is gone."""
+        with self.changed:
+            self.backlog.give_back(tickets)
+            self.changed.notify_all()
+
+    def publish(self, version: int, digest: str) -> None:
+        """Trainers are about to publish a version: from the first on, samples must bear its digest."""
+        with self.changed:
+            self.backlog.publish(version, digest)
 
     def put(self, batch: Batch) -> None:
         """Hands in the batch that a ticket was given for."""
         with self.changed:
-            self.tickets -= 1
-            self.batches.append(batch)
+            self.backlog.put(batch)
             self.changed.notify_all()
 
     def get(self, min_version: int) -> Batch | None:
         """Waits for a batch of at least `min_version`, dropping older ones; None if finished."""
         with self.changed:
-            self.changed.wait_for(lambda: self.finished or self._fresh(min_version))
+            self.backlog.require(min_version)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.finished or self.backlog.batches)
             if self.finished:
                 return None
             self.changed.notify_all()
-            return self.batches.popleft()
-
-    def _has_room(self) -> bool:
-        return self.tickets + len(self.batches) < self.capacity
-
-    def _fresh(self, min_version: int) -> bool:
-        while self.batches and self.batches[0].version < min_version:
-            self.batches.popleft()
-            self.dropped += 1
-            self.changed.notify_all()
-        return bool(self.batches)
+            return self.backlog.get()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that breaks the protocol loses its connection, and nobody else theirs."""
@@ -113,8 +104,12 @@ class _Connection(socketserver.BaseRequestHandler):
             return
         self.request.settimeout(None)
         name = str(header.get("name"))
-        while frame := wire.receive(self.request):
-            wire.send(self.request, *self._answer(name, *frame))
+        self.tickets = 0
+        try:
+            while frame := wire.receive(self.request):
+                wire.send(self.request, *self._answer(name, *frame))
+        finally:
+            self.server.give_back(self.tickets)
 
     def _answer(
         self, name: str, header: wire.Header, arrays: wire.Arrays
@@ -122,21 +117,31 @@ class _Connection(socketserver.BaseRequestHandler):
         hub = self.server
         match header.pop("do", None):
             case "ticket":
-                return {"go": hub.ticket()}, {}
+                go = hub.ticket()
+                self.tickets += go
+                return {"go": go}, {}
             case "put":
-                hub.put(Batch(int(header["version"]), **arrays))
+                self.tickets -= 1
+                hub.put(Batch(int(header["version"]), digest=str(header["digest"]), **arrays))
+            case "publish":
+                hub.publish(int(header["version"]), str(header["digest"]))
             case "get":
                 batch = hub.get(int(header["min_version"]))
                 if batch is None:
                     return {"version": None}, {}
-                fields = batch._asdict()
-                return {"version": fields.pop("version")}, fields
+                return _frame(batch)
             case "report":
                 with hub.changed:
                     hub.on_report(name, header)
             case other:
                 raise wire.WireError(f"request {other!r} is not known")
         return {}, {}
+
+
+def _frame(batch: Batch) -> tuple[wire.Header, dict[str, wire.Array]]:
+    """A batch as a header and arrays."""
+    arrays = batch._asdict()
+    return {"version": arrays.pop("version"), "digest": arrays.pop("digest")}, arrays
 
 
 class Samples:
@@ -153,15 +158,19 @@ class Samples:
 
     def put(self, batch: Batch) -> None:
         """Sends a batch."""
-        arrays = batch._asdict()
-        self._ask({"do": "put", "version": arrays.pop("version")}, arrays)
+        header, arrays = _frame(batch)
+        self._ask({"do": "put"} | header, arrays)
+
+    def publish(self, version: int, digest: str) -> None:
+        """Tells the digest of a version that is about to be published."""
+        self._ask({"do": "publish", "version": version, "digest": digest})
 
     def get(self, min_version: int) -> Batch:
-        """Waits for a batch of at least `min_version`."""
+        """Waits for a batch of at least `min_version`; its digest is known to be that of its version."""
         header, arrays = self._ask({"do": "get", "min_version": min_version})
         if header["version"] is None:
             raise wire.WireError("the hub gives no more samples")
-        return Batch(header["version"], **arrays)
+        return Batch(header["version"], digest=header["digest"], **arrays)
 
     def report(self, **event: Any) -> None:
         """Tells the parent what happened."""
