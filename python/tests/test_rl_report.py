@@ -34,7 +34,7 @@ def report_of(no_sync: bool) -> Report:
 
 def test_the_schema(tmp_path):
     path = tmp_path / "run.json"
-    write_runs(str(path), [report_of(no_sync=False)])
+    write_runs(str(path), [report_of(no_sync=False).as_json()])
     written = json.loads(path.read_text())
     assert set(written) == {"weightcast", "runs"} and written["weightcast"] == "demo/1"
     (run,) = written["runs"]
@@ -54,7 +54,7 @@ def test_the_schema(tmp_path):
 
 def test_its_picture_has_its_numbers(tmp_path, capfd):
     path = tmp_path / "run.json"
-    write_runs(str(path), [report_of(no_sync=False), report_of(no_sync=True)])
+    write_runs(str(path), [report_of(no_sync=which).as_json() for which in (False, True)])
     capfd.readouterr()
     assert draw(str(path))
     assert capfd.readouterr().out == f"picture: {tmp_path / 'run.svg'}\n"

@@ -5,6 +5,7 @@ import sys
 
 import weightcast as wc
 
+from .backlog import Backlog
 from .picture import draw, write_runs
 from .report import Report
 from .samples import SampleHub
@@ -21,7 +22,7 @@ def run(settings: Settings) -> Report:
     report, token = Report(settings), new_token()
     with (
         wc.serve() as server,
-        SampleHub(settings.trainers, token, report.on_report) as hub,
+        SampleHub(Backlog(settings.trainers), token, report.on_report) as hub,
         Children(settings, server.address, hub.port, token) as children,
     ):
         sync = ", without sync" if settings.no_sync else ""
@@ -43,7 +44,7 @@ def run_all(settings: Settings) -> int:
     failures: list[str] = []
     for each in settings.runs:
         reports.append(run(each))
-        write_runs(settings.json, reports)
+        write_runs(settings.json, [report.as_json() for report in reports])
         if why := reports[-1].failure():
             failures.append(why)
             break

@@ -27,14 +27,22 @@ class Batch(NamedTuple):
 class Backlog:
     """Batches and tickets, `capacity` of them together.
 
-    `published` are the digests of versions, once trainers have told any: samples of other weights
-    are nobody's samples then, whatever number they bear.
+    With `per_version`, the batches that trainers learn from in each version, those taken since the newest
+    version take room as well. With room for n + 1 versions no batch is then more than n versions old when
+    its turn comes, unless a rollout is slow (AReaL's bound: Fu et al. 2025, arXiv:2505.24298, section 5.1).
+    Where all tickets are with rollouts that are slow, and a trainer waits, others get tickets beyond the
+    capacity.
+
+    `published` are the digests of versions that were told: samples of other weights are nobody's samples
+    then, whatever number they bear.
     """
 
-    def __init__(self, capacity: int):
-        self.capacity = capacity
+    def __init__(self, capacity: int, per_version: int = 0):
+        self.capacity, self.per_version = capacity, per_version
         self.batches: deque[Batch] = deque()
         self.tickets = 0
+        self.taken = 0
+        self.waiting = 0
         self.oldest: int | None = None
         self.published: dict[int, str] = {}
         self.stale: list[int] = []
@@ -43,7 +51,13 @@ class Backlog:
     @property
     def has_room(self) -> bool:
         """Whether another batch is wanted."""
-        return self.tickets + len(self.batches) < self.capacity
+        starved = self.per_version > 0 and self.waiting > 0 and not self.batches
+        return starved or self._begun < self.capacity
+
+    @property
+    def _begun(self) -> int:
+        """Batches that were begun, without those of the trainers' former versions."""
+        return self.tickets + len(self.batches) + self.taken
 
     @property
     def dropped(self) -> int:
@@ -63,10 +77,15 @@ class Backlog:
     def publish(self, version: int, digest: str) -> None:
         """Trainers are about to publish a version."""
         self.published[version] = digest
+        self.taken = 0
 
-    def take_ticket(self) -> None:
-        """Promises a batch."""
+    def take_ticket(self) -> int:
+        """Promises a batch. Which version it has to have at least, to be fresh when its turn comes."""
+        newest = max(self.published, default=0)
+        turn = self._begun // self.per_version if self.per_version else 0
+        allowed = self.capacity // self.per_version - 1 if self.per_version else 0
         self.tickets += 1
+        return max(0, min(newest, newest + turn - allowed))
 
     def give_back(self, tickets: int) -> None:
         """Tickets whose batches will not come."""
@@ -88,7 +107,10 @@ class Backlog:
 
     def get(self) -> Batch | None:
         """The batch that has waited longest, if any waits."""
-        return self.batches.popleft() if self.batches else None
+        if not self.batches:
+            return None
+        self.taken += self.per_version > 0
+        return self.batches.popleft()
 
     def _drop_stale(self) -> None:
         if self.oldest is None:

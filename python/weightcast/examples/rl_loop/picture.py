@@ -3,16 +3,14 @@
 import json
 import subprocess
 import sys
-
-from .report import Report
+from typing import Any
 
 SCHEMA = "demo/1"
 """The kind of file, and the version of its schema."""
 
 
-def write_runs(path: str, reports: list[Report]) -> None:
+def write_runs(path: str, runs: list[dict[str, Any]]) -> None:
     """Writes all runs so far."""
-    runs = [report.as_json() for report in reports]
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"weightcast": SCHEMA, "runs": runs}, file, separators=(",", ":"))
         file.write("\n")

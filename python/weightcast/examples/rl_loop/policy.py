@@ -29,7 +29,11 @@ def answer_logprobs(model: nn.Module, prompts: Tensor, answers: Tensor, temperat
 
 
 def clipped_loss(logprobs: Tensor, behaviour: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """The clipped surrogate; `behaviour` are the log-probabilities the samples were drawn with."""
+    """The clipped surrogate; `behaviour` are the log-probabilities the samples were drawn with.
+
+    `advantage` is that of each answer, `[rows]`, or of each of its tokens, as `logprobs` are.
+    """
+    each = advantage[:, None] if advantage.dim() == 1 else advantage
     ratio = (logprobs - behaviour).exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    return -torch.minimum(ratio * advantage[:, None], clipped * advantage[:, None]).mean()
+    return -torch.minimum(ratio * each, clipped * each).mean()

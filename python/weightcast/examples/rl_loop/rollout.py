@@ -52,7 +52,7 @@ def seed_of(worker: Worker) -> int:
 
 def wanted(worker: Worker, samples: Samples) -> bool:
     """Whether another batch is wanted: rank 0 asks, all ranks hear the answer."""
-    go = torch.tensor([worker.rank == 0 and samples.ticket()])
+    go = torch.tensor([worker.rank == 0 and samples.ticket() is not None])
     if worker.size > 1:
         dist.broadcast(go, src=0)
     return bool(go)

@@ -20,7 +20,7 @@ from .backlog import Backlog, Batch
 
 
 class SampleHub(socketserver.ThreadingTCPServer):
-    """The queue, with room for `capacity` batches, counting those still being generated.
+    """The queue, over the decisions of a `Backlog`.
 
     `on_report(name, event)` is called, one at a time, for each report. Use as a context manager.
     """
@@ -28,10 +28,10 @@ class SampleHub(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, capacity: int, token: str, on_report: Callable[[str, wire.Header], None]):
+    def __init__(self, backlog: Backlog, token: str, on_report: Callable[[str, wire.Header], None]):
         super().__init__(("127.0.0.1", 0), _Connection)
         self.token, self.on_report = token, on_report
-        self.backlog = Backlog(capacity)
+        self.backlog = backlog
         self.finished = False
         self.changed = threading.Condition()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -47,13 +47,14 @@ class SampleHub(socketserver.ThreadingTCPServer):
             self.finished = True
             self.changed.notify_all()
 
-    def ticket(self) -> bool:
-        """Waits until another batch is needed; False if none ever will be."""
+    def ticket(self) -> int | None:
+        """Waits until another batch is needed, and says which version it should have at least; None if
+        none ever will be."""
         with self.changed:
             self.changed.wait_for(lambda: self.finished or self.backlog.has_room)
-            if not self.finished:
-                self.backlog.take_ticket()
-            return not self.finished
+            if self.finished:
+                return None
+            return self.backlog.take_ticket()
 
     def give_back(self, tickets: int) -> None:
         """Tickets of a rollout that is gone."""
@@ -65,6 +66,7 @@ class SampleHub(socketserver.ThreadingTCPServer):
         """Trainers are about to publish a version: from the first on, samples must bear its digest."""
         with self.changed:
             self.backlog.publish(version, digest)
+            self.changed.notify_all()
 
     def put(self, batch: Batch) -> None:
         """Hands in the batch that a ticket was given for."""
@@ -76,8 +78,10 @@ class SampleHub(socketserver.ThreadingTCPServer):
         """Waits for a batch of at least `min_version`, dropping older ones; None if finished."""
         with self.changed:
             self.backlog.require(min_version)
+            self.backlog.waiting += 1
             self.changed.notify_all()
             self.changed.wait_for(lambda: self.finished or self.backlog.batches)
+            self.backlog.waiting -= 1
             if self.finished:
                 return None
             self.changed.notify_all()
@@ -117,9 +121,9 @@ class _Connection(socketserver.BaseRequestHandler):
         hub = self.server
         match header.pop("do", None):
             case "ticket":
-                go = hub.ticket()
-                self.tickets += go
-                return {"go": go}, {}
+                floor = hub.ticket()
+                self.tickets += floor is not None
+                return {"floor": floor}, {}
             case "put":
                 self.tickets -= 1
                 hub.put(Batch(int(header["version"]), digest=str(header["digest"]), **arrays))
@@ -151,10 +155,12 @@ class Samples:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout)
         wire.send(self.sock, {"token": token, "name": name})
 
-    def ticket(self) -> bool:
-        """Waits until another batch is needed; False when it is time to stop."""
+    def ticket(self) -> int | None:
+        """Waits until another batch is needed, and says which version it should have at least: trainers
+        would hardly take an older one. None when it is time to stop."""
         header, _ = self._ask({"do": "ticket"})
-        return bool(header["go"])
+        floor: int | None = header["floor"]
+        return floor
 
     def put(self, batch: Batch) -> None:
         """Sends a batch."""
