@@ -25,10 +25,10 @@ from torch import nn
 
 import weightcast as wc
 from weightcast.adapters import megatron
+from weightcast.examples.rl.on_cpu import OnCPU, stand_in
 
 from .engine import BLOCK
 from .jobs import Job
-from .on_cpu import OnCPU, stand_in
 from .ranks import SOON, join
 
 SEQUENCE = 8

@@ -26,6 +26,8 @@ class Account:
     versions: dict[int, Moved] = field(default_factory=lambda: defaultdict(Moved))
     staleness: Counter[str] = field(default_factory=Counter)
     holds: dict[str, int] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)
+    stalls: list[float] = field(default_factory=list)
     lost: list[dict[str, Any]] = field(default_factory=list)
     trainer_stall: float = 0.0
 
@@ -40,6 +42,9 @@ class Account:
                 told = {key: event[key] for key in ("version", "asked_s", "committed_s")}
                 self.updates.append({"worker": name} | told)
                 self.versions[event["version"]].add(event)
+                if name in self.joined:
+                    self.stalls.append(told["committed_s"] - told["asked_s"])
+                self.joined.add(name)
                 self.holds[name.split("/")[0]] = event["version"]
             case "step":
                 self.staleness.update(event.pop("samples_of"))
@@ -52,6 +57,7 @@ class Account:
         """A rollout died."""
         self.lost.append({"rollout": name, "at_s": round(time.monotonic() - self.began, 3), "why": why})
         self.holds.pop(name, None)
+        self.joined = {each for each in self.joined if each.split("/")[0] != name}
         print(f"lost: {why.splitlines()[0]}", flush=True)
 
     def _show_step(self, event: dict[str, Any]) -> None:
@@ -78,8 +84,9 @@ class Account:
 
     @property
     def rollout_stall(self) -> float:
-        """Seconds that all shards of the rollouts stood still for versions, together."""
-        return float(sum(update["committed_s"] - update["asked_s"] for update in self.updates))
+        """Seconds that all shards of the rollouts stood still for versions, together: without the first of
+        each life, for which a rollout may have waited until there was one."""
+        return sum(self.stalls)
 
     def failure(self) -> str | None:
         """Why the run doesn't show what it should; None if it does."""

@@ -120,8 +120,15 @@ class LoopSettings:
     def _check_ranks(self) -> None:
         if self.trainer_tp > 1 and (self.trainer != "megatron" or self.trainers % self.trainer_tp):
             raise ValueError("--trainer-tp is for --trainer megatron, and must divide --trainers")
+        if self.trainer == "megatron" and self.model == "gpt2":
+            raise ValueError("--trainer megatron trains qwen2: gpt2's matrices lie transposed there")
         if self.engine == "vllm" and self.rollout_tp > 1:
             raise ValueError("--engine vllm runs in one process here: leave out --rollout-tp")
+        if self.engine == "vllm" and self.model in TINY and self.hidden // self.heads % 32:
+            raise ValueError(
+                f"--engine vllm has kernels for heads of 32, 64 and so on, not for --hidden {self.hidden} "
+                f"over --heads {self.heads}; try --hidden {32 * self.heads}"
+            )
 
     def _check_model(self) -> None:
         if self.model in TINY:

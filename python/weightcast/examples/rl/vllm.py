@@ -34,7 +34,8 @@ class VLLM:
     """An engine of vLLM, whose first weights are those of the first version."""
 
     def __init__(self, post: Post):
-        os.environ.update(ENVIRONMENT | {name: os.environ[name] for name in ENVIRONMENT if name in os.environ})
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
         from vllm import LLM
 
         settings = post.settings
@@ -70,19 +71,15 @@ class VLLM:
         """Answers, each from a seed of its own."""
         from vllm import SamplingParams
 
+        common = {"max_tokens": length, "temperature": temperature, "logprobs": 0}
+        common |= {"ignore_eos": True, "detokenize": False}
         seeds = torch.randint(SEEDS, (len(prompts),), generator=draw).tolist()
-        how = [
-            SamplingParams(
-                max_tokens=length, temperature=temperature, seed=seed, logprobs=0, ignore_eos=True, detokenize=False
-            )
-            for seed in seeds
-        ]
+        how = [SamplingParams(seed=seed, **common) for seed in seeds]
         asked = [{"prompt_token_ids": prompt} for prompt in prompts.tolist()]
         said = [request.outputs[0] for request in self.llm.generate(asked, how, use_tqdm=False)]
         tokens = torch.tensor([list(each.token_ids) for each in said])
-        logprobs = [
-            [at[token].logprob for token, at in zip(each.token_ids, each.logprobs, strict=True)] for each in said
-        ]
+        drawn = [zip(each.token_ids, each.logprobs, strict=True) for each in said]
+        logprobs = [[at[token].logprob for token, at in each] for each in drawn]
         return Sampled(tokens, torch.tensor(logprobs, dtype=torch.float32))
 
 
