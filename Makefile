@@ -20,7 +20,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -28,6 +28,9 @@ help: ## Show this list
 demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, the same without sync, and a picture of both
 	mkdir -p target
 	$(BIN)/python -m weightcast.examples.rl_loop --control --json target/demo.json
+
+rl: $(VENV)/weightcast ## Have each algorithm, model and trainer of the compared loop learn, some ten minutes
+	$(BIN)/python -m pytest python/tests/test_rl_compared.py -m full
 
 test: test-pages test-rust test-python ## Run every test
 
@@ -47,7 +50,7 @@ test-vllm: $(VENV_VLLM)/tools $(VENV)/weightcast ## Test the vLLM adapter on rea
 	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm
 
 test-vllm-live: $(VENV_VLLM)/tools $(VENV)/weightcast ## Torment live vLLM engines in each state of an update, half an hour
-	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm/live -m full
+	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm/live python/tests_vllm/test_rl_rollouts.py -m full
 
 families: $(VENV_VLLM)/tools $(VENV)/weightcast ## Hold the layout of every vLLM family against its class, some minutes
 	PYTHONPATH=python $(VENV_VLLM)/bin/python -m tests_vllm.sweep

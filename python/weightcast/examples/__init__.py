@@ -1,6 +1,7 @@
 """Runnable examples. Each is a program: `python -m weightcast.examples.NAME`.
 
 - `rl_loop`: a whole reinforcement-learning loop, FSDP2 trainers and tensor-parallel rollouts.
+- `rl`: the loop that people compare: GRPO and PPO, several trainers and engines, bounded staleness.
 - `colocated_worker`: one worker that publishes, rolls out and trains on the same tensors.
 - `standalone_rollout`: a rollout that polls for the latest version.
 - `ray_rl`: a loop on Ray that outlives its nodes; `ray_autoscale`: rollouts that come and go.
