@@ -67,6 +67,14 @@ def test_swift_rollouts_never_sample_in_vain(staleness, trainers):
     assert backlog.dropped_samples == 0 and max(seen) == staleness
 
 
+def test_nothing_is_begun_that_nobody_will_learn_from():
+    backlog = Backlog(6, per_version=2, last=11)
+    told(backlog, 10)
+    assert tickets(backlog) == [8, 8, 9, 9]
+    backlog.waiting = 1
+    assert backlog.has_room, "a trainer waits: the last version too has rollouts that stand still"
+
+
 def test_rollouts_that_stand_still_keep_nobody_from_sampling():
     backlog = Backlog(1, per_version=1)
     told(backlog, 0)

@@ -138,3 +138,15 @@ def test_options_that_cannot_work_are_refused(capsys, options, message):
         parse(options)
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "name", "package"), [("--engine", "vllm", "vllm"), ("--trainer", "megatron", "megatron-core")])
+def test_a_library_that_is_not_here_is_named(capsys, monkeypatch, option, name, package):
+    from weightcast.examples.rl import settings
+
+    find = settings.importlib.util.find_spec
+    monkeypatch.setattr(settings.importlib.util, "find_spec", lambda each: None if each == name else find(each))
+    with pytest.raises(SystemExit) as ended:
+        settings.parse([option, name, "--hidden", "128"])
+    assert ended.value.code == 1
+    assert f"{name} is not installed here: pip install {package}" in capsys.readouterr().err

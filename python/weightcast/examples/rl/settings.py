@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..rl_loop.settings import option
+from ..rl_loop.settings import NEEDED, option
 
 if TYPE_CHECKING:
     from ..rl_loop.backlog import Backlog
     from ..rl_loop.task import SortTask
 
-NEEDED = {"torch": "examples", "transformers": "examples"}
-"""What every run needs beside weightcast, and which extra has that."""
+LIBRARIES = {"megatron": "megatron-core", "vllm": "vllm"}
+"""What some choices need beside that: a module, and the package that has it."""
 CHOICES = {
     "algorithm": ("grpo", "ppo"),
     "trainer": ("ddp", "fsdp2", "megatron"),
@@ -95,7 +95,7 @@ class LoopSettings:
         from ..rl_loop.backlog import Backlog
 
         each = self.trainers // self.trainer_tp
-        return Backlog(each * (self.max_staleness + 1), per_version=each)
+        return Backlog(each * (self.max_staleness + 1), per_version=each, last=self.iterations - 1)
 
     def check(self) -> None:
         """Raises `ValueError` if the options do not fit together."""
@@ -189,4 +189,7 @@ def parse(arguments: list[str] | None = None) -> LoopSettings:
         settings.check()
     except ValueError as error:
         parser.error(str(error))
+    for name in {settings.trainer, settings.engine} & set(LIBRARIES):
+        if importlib.util.find_spec(name) is None:
+            parser.exit(1, f"{name} is not installed here: pip install {LIBRARIES[name]}\n")
     return settings

@@ -79,8 +79,8 @@ class Supervisor:
             if self.restarts:
                 self.restarts -= 1
                 self._start_rollout(name)
-        if not self.rollouts:
-            raise ChildFailed("no rollout is left, and --restarts are used up")
+            elif not self.rollouts:
+                raise ChildFailed(f"no rollout is left, and --restarts are used up: {failures[0]}")
 
     def _start_rollout(self, name: str) -> None:
         self.rollouts[name] = self._start("rollout", name, self.settings.rollout_tp)

@@ -31,14 +31,14 @@ class Backlog:
     version take room as well. With room for n + 1 versions no batch is then more than n versions old when
     its turn comes, unless a rollout is slow (AReaL's bound: Fu et al. 2025, arXiv:2505.24298, section 5.1).
     Where all tickets are with rollouts that are slow, and a trainer waits, others get tickets beyond the
-    capacity.
+    capacity. Nothing is begun for versions after the `last`.
 
     `published` are the digests of versions that were told: samples of other weights are nobody's samples
     then, whatever number they bear.
     """
 
-    def __init__(self, capacity: int, per_version: int = 0):
-        self.capacity, self.per_version = capacity, per_version
+    def __init__(self, capacity: int, per_version: int = 0, last: int | None = None):
+        self.capacity, self.per_version, self.last = capacity, per_version, last
         self.batches: deque[Batch] = deque()
         self.tickets = 0
         self.taken = 0
@@ -51,13 +51,20 @@ class Backlog:
     @property
     def has_room(self) -> bool:
         """Whether another batch is wanted."""
-        starved = self.per_version > 0 and self.waiting > 0 and not self.batches
-        return starved or self._begun < self.capacity
+        if self.per_version > 0 and self.waiting > 0 and not self.batches:
+            return True
+        comes = self.last is None or self._turn <= self.last
+        return comes and self._begun < self.capacity
 
     @property
     def _begun(self) -> int:
         """Batches that were begun, without those of the trainers' former versions."""
         return self.tickets + len(self.batches) + self.taken
+
+    @property
+    def _turn(self) -> int:
+        """The version at which trainers would learn from a batch begun now."""
+        return max(self.published, default=0) + self._begun // self.per_version
 
     @property
     def dropped(self) -> int:
@@ -81,11 +88,12 @@ class Backlog:
 
     def take_ticket(self) -> int:
         """Promises a batch. Which version it has to have at least, to be fresh when its turn comes."""
-        newest = max(self.published, default=0)
-        turn = self._begun // self.per_version if self.per_version else 0
-        allowed = self.capacity // self.per_version - 1 if self.per_version else 0
+        floor = 0
+        if self.per_version:
+            behind = self.capacity // self.per_version - 1
+            floor = max(0, min(self._turn - behind, max(self.published, default=0)))
         self.tickets += 1
-        return max(0, min(newest, newest + turn - allowed))
+        return floor
 
     def give_back(self, tickets: int) -> None:
         """Tickets whose batches will not come."""
