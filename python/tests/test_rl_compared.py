@@ -93,6 +93,7 @@ def test_a_run_of_other_dtypes_and_layouts_tells_all_of_it(start, tmp_path):
     (run,) = written["runs"]
     assert [step["step"] for step in run["steps"]] == list(range(6))
     assert len(set(run["digests"].values())) == 6, "each version has a digest of its own"
+    assert run["digests"]["0"] == digest_of_the_first_weights(), "two ranks' shares add up"
     assert sum(run["staleness"].values()) == run["samples"]["learnt"] == 6 * 2 * 16
     assert set(run["staleness"]) <= {"0", "1"} and run["samples"]["foreign"] == 0
     assert run["steps"][0]["drift"] < 0.05, "rounded weights, and no others"
@@ -101,6 +102,16 @@ def test_a_run_of_other_dtypes_and_layouts_tells_all_of_it(start, tmp_path):
     assert run["versions"][0]["shards"] == 2 and shard < 2 * 4 * 6000, "two bytes for an element"
     assert run["lost"] == [] and run["gb_per_s"] > 0
     assert set(run["stall"]) == {"rollouts_s", "trainers_s"}
+
+
+def digest_of_the_first_weights() -> str:
+    from weightcast.examples.rl.models import build
+    from weightcast.examples.rl.settings import LoopSettings
+    from weightcast.examples.rl.stamp import Piece, Stamp, digest_of
+
+    model, stamp = build(LoopSettings(hidden=16, heads=2, layers=1)), Stamp()
+    stamp.write(digest_of(Piece(name, parameter) for name, parameter in model.named_parameters()))
+    return stamp.text
 
 
 @pytest.mark.full

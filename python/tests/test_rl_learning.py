@@ -57,10 +57,13 @@ def test_ppo_rewards_the_last_token_and_keeps_what_was_expected():
     assert ppo.loss(made, said).item() == pytest.approx(policy_alone.item() + 0.5 * 0.125)
 
 
-def test_grpo_gives_all_tokens_of_an_answer_its_advantage():
-    made = GRPO(group=2, clip=0.2).lesson(TOKENS, TOKENS, torch.zeros(2, 3), torch.tensor([1.0, 0.0]), None)
-    assert made.advantages.shape == (2, 3) and made.returns is None
-    torch.testing.assert_close(made.advantages, torch.tensor([[1.0] * 3, [-1.0] * 3]), rtol=0, atol=1e-3)
+def test_grpo_gives_all_tokens_of_an_answer_what_it_beats_its_group_by():
+    answers = TOKENS.repeat(2, 1)
+    rewards = torch.tensor([1.0, 0.5, 0.25, 0.75])
+    made = GRPO(group=2, clip=0.2).lesson(answers, answers, torch.zeros(4, 3), rewards, None)
+    assert made.returns is None
+    want = torch.tensor([1.0, -1.0, -1.0, 1.0])[:, None].expand(4, 3)
+    torch.testing.assert_close(made.advantages, want, rtol=0, atol=1e-3)
 
 
 def test_the_ratio_of_each_token_is_clipped_by_itself():
@@ -80,6 +83,12 @@ def test_what_is_said_of_answers_begins_before_them():
     said = said_of(Outputs(logits, values), prompts, answers, temperature=1.0)
     torch.testing.assert_close(said.logprobs, torch.tensor([[-0.6931472, 0.0]]))
     assert said.values.tolist() == [[8.0, 9.0]]
+
+
+def test_log_probabilities_are_those_of_the_temperature():
+    logits = torch.tensor([[[4.0, 1.0]]]).log()
+    said = said_of(Outputs(logits, None), TOKENS[:1, :1], torch.tensor([[0]]), temperature=2.0)
+    torch.testing.assert_close(said.logprobs.exp(), torch.tensor([[2 / 3]]))
 
 
 def test_every_epoch_has_every_row_once():

@@ -100,6 +100,21 @@ def test_batches_of_other_weights_than_those_published_are_nobodys(hub):
     assert hub.backlog.foreign_samples == 4 and hub.backlog.dropped == 0
 
 
+@pytest.mark.parametrize("patience", [0.0, 600.0])
+def test_others_take_the_place_of_a_slow_rollout_once_a_trainer_has_waited(patience):
+    with SampleHub(Backlog(1, per_version=1), TOKEN, lambda *_: None, patience) as hub:
+        slow, other = connect(hub), connect(hub)
+        assert slow.ticket() == 0
+        wait = in_thread(lambda: connect(hub).get(min_version=0))
+        if patience:
+            slow.put(batch(0))
+        else:
+            assert other.ticket() == 0
+            other.put(batch(0))
+        assert wait().version == 0
+        assert hub.backlog.waiting == 0
+
+
 def test_finish_stops_those_who_wait(hub):
     rollout = connect(hub)
     assert rollout.ticket() == rollout.ticket() == 0

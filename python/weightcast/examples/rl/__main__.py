@@ -22,7 +22,7 @@ def run(settings: LoopSettings) -> int:
     account, token = Account(settings), new_token()
     with (
         wc.serve() as server,
-        SampleHub(settings.backlog, token, account.on_report) as hub,
+        SampleHub(settings.backlog, token, account.on_report, settings.patience) as hub,
         Supervisor(settings, server.address, hub.port, token, account.on_loss) as children,
     ):
         print(f"{settings.algorithm} of {settings.model}: {settings.trainers} {settings.trainer} ranks, "

@@ -51,6 +51,7 @@ class LoopSettings:
     answers: int = option(8, "of these, answers to the same prompt: the group of grpo")
     iterations: int = option(120, "rounds of sampling and learning; each is a version")
     max_staleness: int = option(1, "versions that a sample may be behind; older ones are dropped")
+    patience: float = option(2.0, "seconds that trainers wait before others take a slow rollout's place")
     dtype: str = option("float32", "of the published weights and of the engines")
     train_dtype: str = option("float32", "of the trainers' weights; published cast, if that differs")
     in_place: bool = option(False, "publish the trainers' memory itself, until the next step writes it")
@@ -138,7 +139,7 @@ class LoopSettings:
                 raise ValueError(f"--hidden {self.hidden} must be a multiple of twice --heads, and that even")
         elif not (Path(self.model) / "config.json").is_file():
             raise ValueError(
-                f"--model {self.model!r} is {' or '.join(TINY)}, or a directory with a config.json"
+                f"--model {self.model!r} must be {' or '.join(TINY)}, or a directory with a config.json"
             )
 
 

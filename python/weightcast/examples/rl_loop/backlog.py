@@ -30,8 +30,8 @@ class Backlog:
     With `per_version`, the batches that trainers learn from in each version, those taken since the newest
     version take room as well. With room for n + 1 versions no batch is then more than n versions old when
     its turn comes, unless a rollout is slow (AReaL's bound: Fu et al. 2025, arXiv:2505.24298, section 5.1).
-    Where all tickets are with rollouts that are slow, and a trainer waits, others get tickets beyond the
-    capacity. Nothing is begun for versions after the `last`.
+    Where all tickets are with rollouts that are slow, and a trainer waits for long (`waiting` counts those),
+    others get tickets beyond the capacity. Nothing is begun for versions after the `last`.
 
     `published` are the digests of versions that were told: samples of other weights are nobody's samples
     then, whatever number they bear.

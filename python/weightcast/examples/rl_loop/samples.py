@@ -20,7 +20,8 @@ from .backlog import Backlog, Batch
 
 
 class SampleHub(socketserver.ThreadingTCPServer):
-    """The queue, over the decisions of a `Backlog`.
+    """The queue, over the decisions of a `Backlog`, for which a trainer waits once that took `patience`
+    seconds.
 
     `on_report(name, event)` is called, one at a time, for each report. Use as a context manager.
     """
@@ -28,8 +29,15 @@ class SampleHub(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, backlog: Backlog, token: str, on_report: Callable[[str, wire.Header], None]):
+    def __init__(
+        self,
+        backlog: Backlog,
+        token: str,
+        on_report: Callable[[str, wire.Header], None],
+        patience: float = 0.0,
+    ):
         super().__init__(("127.0.0.1", 0), _Connection)
+        self.patience = patience
         self.token, self.on_report = token, on_report
         self.backlog = backlog
         self.finished = False
@@ -78,14 +86,19 @@ class SampleHub(socketserver.ThreadingTCPServer):
         """Waits for a batch of at least `min_version`, dropping older ones; None if finished."""
         with self.changed:
             self.backlog.require(min_version)
-            self.backlog.waiting += 1
             self.changed.notify_all()
-            self.changed.wait_for(lambda: self.finished or self.backlog.batches)
-            self.backlog.waiting -= 1
+            if not self.changed.wait_for(self._served, self.patience):
+                self.backlog.waiting += 1
+                self.changed.notify_all()
+                self.changed.wait_for(self._served)
+                self.backlog.waiting -= 1
             if self.finished:
                 return None
             self.changed.notify_all()
             return self.backlog.get()
+
+    def _served(self) -> bool:
+        return self.finished or bool(self.backlog.batches)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that breaks the protocol loses its connection, and nobody else theirs."""
