@@ -65,7 +65,7 @@ def children(loop):
 
 def test_a_killed_rollout_is_replaced_and_one_that_stands_still_stops_nobody(start):
     loop = start(*SMALL, "--rollouts", "3", "--iterations", "1000000")
-    until(loop, r"^step .*rollout-0@")
+    until(loop, r"^step .*rollout-0@.*rollout-1@")
     before = children(loop)
     os.kill(before["rollout-1/0"], signal.SIGSTOP)
     os.kill(before["rollout-0/0"], signal.SIGKILL)
