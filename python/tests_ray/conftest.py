@@ -23,10 +23,22 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
+def begin(tries: int = 3) -> None:
+    """Starts Ray. It gives its own processes 30 s for that, which are not enough on a machine that builds
+    too."""
+    try:
+        ray.init(**SMALL, log_to_driver=False)
+    except Exception:
+        ray.shutdown()
+        if tries == 1:
+            raise
+        begin(tries - 1)
+
+
 @pytest.fixture(scope="session")
 def one_node() -> Iterator[None]:
     """A node, and its job with a reference server."""
-    ray.init(**SMALL, log_to_driver=False)
+    begin()
     wcr.serve(lease=3.0, drain_deadline=5.0)
     yield
     ray.shutdown()
