@@ -89,6 +89,18 @@ def test_the_ticket_of_a_rollout_that_is_gone_is_returned(hub):
     assert third() is not None
 
 
+def test_a_rollout_that_leaves_returns_no_ticket_that_it_has_used(hub, monkeypatch):
+    returned, told = [], threading.Event()
+    monkeypatch.setattr(hub, "give_back", lambda tickets: (returned.append(tickets), told.set()))
+    rollout = connect(hub)
+    for version in range(2):
+        assert rollout.ticket() == 0
+        rollout.put(batch(version))
+        hub.backlog.get()
+    rollout.close()
+    assert told.wait(20) and returned == [0] and hub.backlog.tickets == 0
+
+
 def test_batches_of_other_weights_than_those_published_are_nobodys(hub):
     rollout, trainer = connect(hub), connect(hub)
     trainer.publish(3, "a1")
