@@ -8,6 +8,8 @@ from typing import Any
 import ray
 
 from ... import _core
+from ...condition import available
+from ...selector import at_least
 from .notices import left_by, taken_away
 from .weights import DEADLINE, NOTICE, held
 from .where import where
@@ -141,7 +143,7 @@ class WeightSync:
                 missed[actor] = "has not joined yet, or is still busy with a former version"
             else:
                 self._told.pop(actor, None)
-                call = actor.__ray_call__.remote(_update, self.model, self._staged, self._deadline)
+                call = actor.__ray_call__.remote(_update, self.model, version, self._staged, self._deadline)
                 asked[call] = actor
         done, late = _waited(list(asked), self._deadline)
         for ref in late:
@@ -205,9 +207,13 @@ def _take_back(actor: object, model: str, deadline: float) -> None:
     held(model, "trainer").take_back(deadline=deadline)
 
 
-def _update(actor: object, model: str, staged: bool, deadline: float) -> tuple[int | None, str]:
+def _update(actor: object, model: str, version: int, staged: bool, deadline: float) -> tuple[int | None, str]:
     weights = held(model, "rollout")
     weights.update(staged=staged, deadline=deadline)
+    if weights.version is None or weights.version < version:
+        # A server that has just taken over may not know of the version yet.
+        weights.wait(available(at_least(version)), deadline=deadline)
+        weights.update(staged=staged, deadline=deadline)
     return weights.version, where().node
 
 

@@ -3,10 +3,13 @@ when all servers that it knew are lost."""
 
 import atexit
 import logging
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import FrameType
 from typing import Any, TypeVar
 
 import ray
@@ -157,6 +160,7 @@ class Weights:
         self.handle: Handle | None = self._opened() if self._takes_part else None
         _held[model, role] = self
         atexit.register(self.leave)
+        _leave_on_sigterm()
 
     @property
     def _takes_part(self) -> bool:
@@ -273,6 +277,24 @@ class Weights:
 
     def __repr__(self) -> str:
         return f"<Weights {self.role} {self.handle!r}>"
+
+
+def _leave_on_sigterm() -> None:
+    """Has the process leave before Ray's own handler ends it: Ray kills workers a moment after that."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # of an actor with an event loop; what it holds is given up at exit, in a hurry
+    before = signal.getsignal(signal.SIGTERM)
+    if getattr(before, "leaves", False):
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        for weights in list(_held.values()):
+            weights.leave()
+        if callable(before):
+            before(number, frame)
+
+    leave.leaves = True  # type: ignore[attr-defined]
+    signal.signal(signal.SIGTERM, leave)
 
 
 def _restarted() -> bool:
