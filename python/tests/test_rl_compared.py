@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-COMMAND = [sys.executable, "-m", "weightcast.examples.rl", "--timeout", "60"]
+COMMAND = [sys.executable, "-m", "weightcast.examples.rl", "--timeout", "300"]
 SMALL = ["--hidden", "16", "--heads", "2", "--layers", "1", "--rollouts-per-gpu", "16"]
 
 
@@ -37,7 +37,7 @@ def start(tmp_path):
     for loop in loops:
         loop.send_signal(signal.SIGTERM)
         try:
-            loop.communicate(timeout=60)
+            loop.communicate(timeout=300)
         except subprocess.TimeoutExpired:
             loop.kill()
             loop.communicate()
@@ -77,7 +77,7 @@ def test_a_killed_rollout_is_replaced_and_one_that_stands_still_stops_nobody(sta
     for _ in range(5):
         assert f"rollout-1@{stays}" in until(loop, "^step ")
     loop.send_signal(signal.SIGINT)
-    _, err = loop.communicate(timeout=60)
+    _, err = loop.communicate(timeout=300)
     assert loop.returncode == 130, err
     assert not [pid for pid in {**before, **after}.values() if os.path.exists(f"/proc/{pid}")]
 
@@ -86,7 +86,7 @@ def test_a_run_of_other_dtypes_and_layouts_tells_all_of_it(start, tmp_path):
     """FSDP2 ranks of FP32, published in place and cast; one of two tensor-parallel rollouts is killed."""
     options = "--iterations", "6", "--dtype", "bfloat16", "--in-place", "--rollout-tp", "2", "--rollouts", "1"
     loop = start(*SMALL, "--algorithm", "ppo", "--minibatches", "2", *options)
-    out, err = loop.communicate(timeout=300)
+    out, err = loop.communicate(timeout=900)
     assert loop.returncode == 0, out + err
     written = json.loads((tmp_path / "run.json").read_text())
     assert written["weightcast"] == "demo/1" and (tmp_path / "run.svg").exists()
