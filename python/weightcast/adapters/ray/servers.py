@@ -130,7 +130,9 @@ def serve(count: int = 2, *, name: str = NAME, nodes: Sequence[str] | None = Non
         raise _core.Misuse(f"count={count}: a job needs one reference server at least")
     chosen = list(nodes if nodes is not None else by_steadiness(ray.nodes()))[:count]
     there = _actors(name)
-    token = ray.get(next(iter(there.values())).token.remote()) if there else secrets.token_hex(32)
+    token = secrets.token_hex(32)
+    if there:
+        token = ray.get(next(iter(there.values())).token.remote(), timeout=DEADLINE)
     missing = [index for index in range(len(chosen)) if index not in there]
     new = [_start(name, index, chosen, token, options) for index in missing]
     _kept.extend(new)

@@ -79,7 +79,8 @@ class WeightSync:
         Raises what a trainer raises; rollouts that fail are in the answer."""
         if self.version == 0:
             # Trainers that open after one has published would begin another run.
-            ray.get([actor.__ray_call__.remote(_joined, self.model, "trainer") for actor in self.trainers])
+            joined = [actor.__ray_call__.remote(_joined, self.model, "trainer") for actor in self.trainers]
+            ray.get(joined, timeout=self._deadline)
         self.wait_for_new(self._deadline if self.version == 0 else PROBE)
         number = self._next(version)
         self._publish(number)
