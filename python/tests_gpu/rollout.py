@@ -1,5 +1,5 @@
 """A rollout in a process of its own, whose tensors lie on the GPU. Reads a command a line, answers with a line
-of JSON.
+of JSON. A command is a version to update to; with `apart` behind it, by `fetch` and then `install`.
 
     python -m tests_gpu.rollout SERVER WAY SHAPES.json
 """
@@ -51,10 +51,15 @@ def main() -> None:
         handle.register(laid_out(tensors))
         print(json.dumps("ready"), flush=True)
         for line in sys.stdin:
+            version, *apart = line.split()
             start = time.perf_counter()
-            moved = handle.update(int(line), deadline=300)
-            seconds = time.perf_counter() - start
-            answer = {"bytes": moved.bytes, "verified": moved.verified, "seconds": seconds, "way": moved.way}
+            moved = (handle.fetch if apart else handle.update)(int(version), deadline=300)
+            fetched = time.perf_counter()
+            if apart:
+                handle.install()
+                torch.cuda.synchronize()
+            seconds = {"seconds": fetched - start, "install_s": time.perf_counter() - fetched}
+            answer = {"bytes": moved.bytes, "verified": moved.verified, "way": moved.way} | seconds
             print(json.dumps(answer | {"digest": digest(tensors)}), flush=True)
 
 

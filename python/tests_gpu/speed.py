@@ -80,9 +80,9 @@ class Rollout:
         self.asked, self.said = self.child.stdin, self.child.stdout
         self.said.readline()
 
-    def update(self, version: int) -> dict:
-        """Has it update; what it says."""
-        self.asked.write(f"{version}\n")
+    def update(self, version: int, apart: str = "") -> dict:
+        """Has it update, or fetch and install; what it says."""
+        self.asked.write(f"{version} {apart}\n")
         self.asked.flush()
         return json.loads(self.said.readline())
 
@@ -94,11 +94,11 @@ class Rollout:
 
 
 def weightcast(case: str, way: str, runs: int) -> dict:
-    """Median seconds of publish and update of one model."""
+    """Median seconds of publish, of update, and of its two halves alone, of one model."""
     shapes = CASES[case]()
     ours = made(shapes, 0.0)
     nbytes = sum(t.nbytes for t in ours.values())
-    publish, update = [], []
+    publish, update, fetch, install = [], [], [], []
     with wc.serve() as server, wc.open(
         "m", wc.Replica("trainer"), role="trainer", epoch="new", server=server.address
     ) as trainer:
@@ -106,23 +106,29 @@ def weightcast(case: str, way: str, runs: int) -> dict:
         trainer.register(laid_out(ours), deadline=300)
         registering = time.perf_counter() - start
         rollout = Rollout(server.address, way, shapes)
-        for version in range(runs + 1):
+        for version in range(2 * runs + 1):
             for tensor in ours.values():
                 tensor.normal_()
             seconds = timed(lambda: trainer.publish(version, deadline=300))  # noqa: B023
-            moved = rollout.update(version)
+            apart = version > runs
+            moved = rollout.update(version, "apart" if apart else "")
             assert moved["digest"] == digest(ours), "wrong bytes arrived"
             trainer.unpublish(deadline=300)
             if version:  # the first one plans and warms up
                 publish.append(seconds)
-                update.append(moved["seconds"])
+                (fetch if apart else update).append(moved["seconds"])
+            if apart:
+                install.append(moved["install_s"])
         rollout.close()
     floor = floors(nbytes, runs)
     median = {"publish": statistics.median(publish), "update": statistics.median(update)}
+    halves = {"fetch_s": statistics.median(fetch), "install_s": statistics.median(install)}
     return {
         "case": case, "way": way, "bytes": nbytes, "tensors": len(shapes), "register_s": registering,
         "publish_s": median["publish"], "update_s": median["update"], "floor_s": floor,
+        **halves,
         "publish_of_floor": floor["out"] / median["publish"],
+        "install_of_floor": floor["in"] / halves["install_s"],
         "update_of_floor": (floor["memcpy"] + floor["in"]) / median["update"],
         "gb_s": nbytes / (median["publish"] + median["update"]) / 1e9,
     }

@@ -48,7 +48,7 @@ def save(model: torch.nn.Module, directory: str, job: str, version: int, rank: i
     full = {}
     for name, tensor in model.named_parameters():
         whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-        full[name.removeprefix("module.")] = whole.detach().clone()
+        full[name.removeprefix("module.")] = whole.detach().cpu().clone()
     if rank == 0:
         path = file_of(directory, job, version)
         torch.save(full, path.with_suffix(".writing"))

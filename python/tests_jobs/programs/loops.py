@@ -1,6 +1,7 @@
 """One rank of a loop that a library runs, with a callback that publishes.
 
 Arguments: rank, world size, the loop's name, the server, a directory for what is expected, and a port for the ranks.
+The environment variable `DEVICE` says where the model lies: `cpu` or `cuda`.
 """
 
 import os
@@ -18,6 +19,8 @@ from torch.utils.data import Dataset
 from weightcast.adapters.trainers.steps import Steps
 
 from ..models import DEADLINE, STEPS, batch, build, save
+
+DEVICE = os.environ.get("DEVICE", "cpu")
 
 
 class Data(Dataset):
@@ -44,11 +47,13 @@ class Watch:
         save(model, self.directory, self.job, version, self.rank)
 
     def guard(self, steps: Steps) -> None:
-        """Has each step of the optimizer look whether anybody may read what it writes."""
-        write = adam.adam
+        """Has each step of the optimizer look whether anybody may read what it writes. Of weights on a GPU a copy
+        is read."""
+        write, copied = adam.adam, DEVICE == "cuda"
 
         def guarded(*given: Any, **named: Any) -> Any:
-            assert steps.handle is None or steps.handle.version is None, "published while the optimizer writes"
+            published = steps.handle is not None and steps.handle.version is not None
+            assert copied or not published, "published while the optimizer writes"
             self.steps += 1
             return write(*given, **named)
 
@@ -65,7 +70,7 @@ class Watch:
             dist.barrier()
 
 
-def transformers_trainer(job: str, server: str, directory: str) -> None:
+def transformers_trainer(job: str, server: str, directory: str, **sharded: Any) -> None:
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     from weightcast.adapters.trainers.transformers import PublishSteps
@@ -88,8 +93,9 @@ def transformers_trainer(job: str, server: str, directory: str) -> None:
 
     publish = PublishSteps(job, server=server)
     arguments = TrainingArguments(
-        output_dir=directory, use_cpu=True, max_steps=STEPS, per_device_train_batch_size=1,
+        output_dir=directory, use_cpu=DEVICE == "cpu", max_steps=STEPS, per_device_train_batch_size=1,
         gradient_accumulation_steps=2, report_to=[], save_strategy="no", disable_tqdm=True, learning_rate=0.1,
+        **sharded,
     )  # fmt: skip
     trainer = Trainer(build(), arguments, train_dataset=Data(), callbacks=[Note(), publish, Wait()])
     watch.guard(publish.steps)
@@ -99,18 +105,18 @@ def transformers_trainer(job: str, server: str, directory: str) -> None:
 
 def shard(model: Any) -> Any:
     """As FSDP2 cuts a model."""
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(DEVICE, (dist.get_world_size(),))
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh)
     return fully_shard(model, mesh=mesh)
 
 
-def accelerate(job: str, server: str, directory: str, sharded: bool = False) -> None:
+def accelerate(job: str, server: str, directory: str, sharded: bool = False, **by_itself: Any) -> None:
     from accelerate import Accelerator
 
     from weightcast.adapters.trainers.accelerate import publish_steps
 
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    accelerator = Accelerator(cpu=DEVICE == "cpu", gradient_accumulation_steps=2, **by_itself)
     watch, model = Watch(job, directory), build()
     if sharded:  # Accelerate itself does that on devices alone
         model = shard(model)
@@ -133,7 +139,8 @@ def accelerate(job: str, server: str, directory: str, sharded: bool = False) -> 
         watch.wait(steps, 0)
         for at in range(2 * STEPS):
             with accelerator.accumulate(model):
-                accelerator.backward(model(**batch(at)).loss)
+                here = {name: tensor.to(accelerator.device) for name, tensor in batch(at).items()}
+                accelerator.backward(model(**here).loss)
                 optimizer.step()
                 optimizer.zero_grad()
     waiting.remove()
@@ -188,7 +195,7 @@ def lightning(job: str, server: str, directory: str, sharded: bool = False) -> N
 
     publish = PublishSteps(job, server=server, of=lambda module: getattr(module, "module", module).inner)
     trainer = pl.Trainer(
-        accelerator="cpu", devices=world, max_steps=STEPS,
+        accelerator=DEVICE, devices=world, max_steps=STEPS,
         strategy=ModelParallelStrategy() if sharded else "ddp" if world > 1 else "auto",
         accumulate_grad_batches=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=directory, callbacks=[Note(), publish, Wait()],
@@ -197,6 +204,18 @@ def lightning(job: str, server: str, directory: str, sharded: bool = False) -> N
     watch.guard(publish.steps)
     trainer.fit(Module(), torch.utils.data.DataLoader(Data(), batch_size=1))
     assert publish.steps.handle is None and watch.steps >= STEPS
+
+
+def accelerate_fsdp2(job: str, server: str, directory: str) -> None:
+    """Accelerate shards by itself, which it does on devices alone."""
+    from accelerate import FullyShardedDataParallelPlugin
+
+    accelerate(job, server, directory, fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2))
+
+
+def trainer_fsdp2(job: str, server: str, directory: str) -> None:
+    """The same by the options of Transformers' trainer."""
+    transformers_trainer(job, server, directory, fsdp="full_shard", fsdp_config={"fsdp_version": 2})
 
 
 #: How each loop runs, by how many ranks, and which replicas publish.
@@ -208,13 +227,21 @@ LOOPS = {
     "lightning": (lightning, {1: {"trainer"}, 2: {"trainer"}}),
 }
 
+#: Those of a GPU: one rank, since NCCL refuses a second one on the same device.
+GPU_LOOPS = {
+    **{name: LOOPS[name][0] for name in ("trainer", "accelerate", "lightning")},
+    "accelerate-by-itself-fsdp2": accelerate_fsdp2,
+    "trainer-by-itself-fsdp2": trainer_fsdp2,
+}
+
 
 def main(rank: str, world: str, loop: str, server: str, directory: str, port: str) -> None:
-    if int(world) > 1:
+    if int(world) > 1 or loop not in LOOPS:
         os.environ |= {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         os.environ |= {"LOCAL_RANK": rank}
     os.environ |= {"RANK": rank, "WORLD_SIZE": world}
-    LOOPS[loop][0](loop, server, str(Path(directory)))
+    run = GPU_LOOPS[loop] if DEVICE == "cuda" else LOOPS[loop][0]
+    run(loop, server, str(Path(directory)))
     if dist.is_initialized():
         dist.destroy_process_group()
 
