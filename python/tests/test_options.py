@@ -132,9 +132,9 @@ def test_readers_of_a_source_and_sources_of_a_reader_are_two_numbers(
     weight, copy, target = (np.ones(1 << 20, "f4") for _ in range(3))
     with wc.serve(fanout=fanout, stripes=stripes) as server:
         [first] = group("first", [wc.Layout().add(weight, "w")], role="trainer", server=server.address).handles
-        first.publish(1, deadline=SOON, seal=True)
-        [second] = group("second", [wc.Layout().add(copy, "w")], server=server.address).handles
-        second.replicate(1, deadline=SOON)
+        [second] = group("second", [wc.Layout().add(copy, "w")], role="trainer", server=server.address).handles
+        for trainer in (first, second):
+            trainer.publish(1, deadline=SOON, seal=True)
         [third] = group("third", [wc.Layout().add(target, "w")], server=server.address).handles
         assert third.replicate(1, deadline=SOON).helpers == helpers
         for handle in (third, second, first):

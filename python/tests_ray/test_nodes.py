@@ -18,7 +18,7 @@ def on(node: str) -> dict:
     return {"label_selector": {"ray.io/node-id": node}}
 
 
-def holding(rollouts: list, version: int) -> bool:
+def holding(rollouts: tuple, version: int) -> bool:
     return ray.get([each.holds.remote() for each in rollouts]) == [(version, {version})] * len(rollouts)
 
 
@@ -39,9 +39,15 @@ def test_the_job_outlives_the_nodes_of_its_servers(three_nodes):
     )
     sync = wcr.WeightSync([trainer], [first, second, third])
 
-    def send():
-        ray.get(trainer.train.remote(sync.version + 1))
-        return sync.send()
+    def send_to(*rollouts):
+        """Versions until these have one; what became of the first. Where the machine is short of processors a
+        lease may end meanwhile: a rollout keeps what it has then, is named, and has the next version."""
+        tried = []
+        while not tried or (len(tried) < 3 and not set(rollouts) <= set(tried[-1].updated)):
+            ray.get(trainer.train.remote(sync.version + 1))
+            tried.append(sync.send())
+        assert holding(rollouts, sync.version), tried
+        return tried[0]
 
     def lose(node, rollout, server):
         """Workers outlive their node's raylet for a moment."""
@@ -50,7 +56,7 @@ def test_the_job_outlives_the_nodes_of_its_servers(three_nodes):
         three_nodes.lose(node)
         assert all(gone(pid, 30.0) for pid in pids)
 
-    assert send() and holding(sync.rollouts, 1)
+    send_to(first, second, third)
     shards = [each["shards"][0] for name, each in sorted(replicas("policy").items())]
     assert {(shard["host"], shard["datacentre"], shard["spot"]) for shard in shards} == {
         (head, "", False),
@@ -59,21 +65,19 @@ def test_the_job_outlives_the_nodes_of_its_servers(three_nodes):
     }
 
     lose("eu", first, 0)
-    sent = send()
-    assert list(sent.missed) == [first] and holding([second, third], 2)
+    assert first in send_to(second, third).missed
     # The lost server is not on the node of its backup, and the lost rollout has joined again.
     ray.get(first.replica.options(max_task_retries=-1).remote())
-    assert send() and holding(sync.rollouts, 3)
+    send_to(first, second, third)
     assert servers_on() == [head, us]
     # Who joins now has a list that agrees with those of the others.
     assert len(wcr.servers().addresses) == 2 and wcr.servers().addresses[0] == known.addresses[1]
 
     # Now no server is left of those that the trainer knew.
     lose("us", second, 1)
-    sent = send()
-    assert sent.version == 4 and third in sent.updated and second in sent.missed
+    assert second in send_to(third).missed
     ray.get(second.replica.options(max_task_retries=-1).remote())
-    assert send() and holding(sync.rollouts, 5)
+    send_to(first, second, third)
     assert servers_on() == [head, head]
 
 

@@ -143,7 +143,7 @@ class Updated:
     #: Of a staged update: bytes that were copied into place at the end, and the seconds it took.
     staged: int = 0
     install_seconds: float = 0.0
-    #: Replicas that bytes were drawn from beside `source`, each for other ranges.
+    #: Replicas that bytes were drawn from beside `source`.
     helpers: tuple[str, ...] = ()
     #: Where the plan came from: `planner`, `memory` or `file` (of `open(plan_cache=)`).
     plan_from: str = ""
@@ -154,6 +154,8 @@ class Updated:
     bytes_tcp: int = 0
     #: Bytes that were not moved: the memory held them already, by digests of both sides.
     unchanged: int = 0
+    #: Bytes that the source gave, and then each helper.
+    given: tuple[int, ...] = ()
     def __bool__(self) -> bool: ...
     def as_dict(self) -> dict[str, float]:
         """The numbers under keys such as `weightcast/update/seconds`, for a trainer's logger: of this

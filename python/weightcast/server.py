@@ -60,7 +60,7 @@ def serve(
     lease: float = 5.0,
     drain_deadline: float = 30.0,
     fanout: int = 1,
-    stripes: int = 1,
+    stripes: int = 8,
     index: int = 0,
     metrics: str | None = None,
     trace: str | os.PathLike[str] | None = None,
@@ -75,11 +75,11 @@ def serve(
     error. `insecure=True` asks for none. A client that is silent for `lease` seconds loses its place;
     `unpublish` waits up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at
     a time. Where several replicas of one layout hold a version and have nothing else to do, one
-    reader draws different ranges from up to `stripes` of them. `index` is this server's place in its
-    clients' list, where there are backups. `metrics` is an address like the first, where the server
-    answers Prometheus under the path `/metrics`; beyond loopback scrapers show the token. `trace` is a
-    file to which this process adds the spans of groups' calls, and `otlp` a collector to which it sends
-    these (`open`). Recordings go into `record_dir`, by default into a directory of this user
+    reader draws from up to `stripes` of them, from each as much as it gives. `index` is this server's
+    place in its clients' list, where there are backups. `metrics` is an address like the first, where
+    the server answers Prometheus under the path `/metrics`; beyond loopback scrapers show the token.
+    `trace` is a file to which this process adds the spans of groups' calls, and `otlp` a collector to
+    which it sends these (`open`). Recordings go into `record_dir`, by default into a directory of this user
     (`Handle.record`).
     """
     logs.receive()

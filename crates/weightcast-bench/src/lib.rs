@@ -12,6 +12,7 @@ mod control;
 mod elastic;
 mod emulated;
 mod fanout;
+mod holders;
 mod nemesis;
 mod offload;
 mod plans;
@@ -42,6 +43,8 @@ enum Bench {
     Control(control::ControlOf),
     /// Spread a version over emulated hosts with links of a set rate: everybody's stall (needs root)
     Fanout(fanout::FanoutOf),
+    /// Draw a version from several replicas over emulated hosts with unlike links (needs root)
+    Holders(holders::HoldersOf),
     /// Let spot replicas join and die by a script over emulated hosts: joiners' stall (needs root)
     Elastic(elastic::ElasticOf),
     /// Time an unpublish that copies the last retained copy aside, beside memcpy in the same run
@@ -92,6 +95,7 @@ impl Bench {
             Self::Transfer(transfer) => transfer::run(&transfer),
             Self::Control(control) => control::run(&control),
             Self::Fanout(fanout) => fanout::run(&fanout),
+            Self::Holders(holders) => holders::run(&holders),
             Self::Elastic(elastic) => elastic::run(&elastic),
             Self::Offload(offload) => offload::run(&offload),
             Self::Plan(plan) => plans::run(&plan),

@@ -29,7 +29,7 @@ fn what_is_not_given_is_as_the_help_says() {
         (&["serve"], "--drain-deadline", "30"),
         (&["serve"], "--offload-deadline", "60"),
         (&["serve"], "--fanout", "1"),
-        (&["serve"], "--stripes", "1"),
+        (&["serve"], "--stripes", "8"),
         (&["top"], "--interval", "1"),
         (&["verify"], "--timeout", "600"),
         (&["layout"], "--rank", "0"),

@@ -88,10 +88,10 @@ fn what_speaks_for_a_source_and_against_it_is_told_apart() {
         below: false,
         registered: true,
         same_layouts: true,
-        drawbacks: Drawbacks::default(),
+        drawbacks: Drawbacks { trainer: true, ..Drawbacks::default() },
         chosen: PreviewedChoice::Replica {
             name: "trainer".into(),
-            drawbacks: Drawbacks::default(),
+            drawbacks: Drawbacks { trainer: true, ..Drawbacks::default() },
         },
     };
     assert_eq!(told, wanted);

@@ -168,14 +168,14 @@ fn two_do_not_take_one_place() {
 #[test]
 fn of_several_sources_the_slow_one_is_left() {
     let config = ServerConfig { stripes: 3, ..ServerConfig::default() };
-    let (mut cluster, _) = holders(config, 3);
+    let (mut cluster, _) = holders(config, 4);
     let reader = reader(&mut cluster, "reader");
-    assert_eq!(source(&cluster, &reader), "a+b+c");
+    assert_eq!(source(&cluster, &reader), "b+c+d", "without the trainer");
     crawl(&mut cluster, &reader, 1_200, 1);
-    assert_eq!(source(&cluster, &reader), "a+c");
+    assert_eq!(source(&cluster, &reader), "b+d");
     assert!(cluster.clients[reader[0]].keep);
     crawl(&mut cluster, &reader, 1_200, 0);
-    assert_eq!(source(&cluster, &reader), "c");
+    assert_eq!(source(&cluster, &reader), "d");
     cluster.finish_reads(&reader);
     assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
 }

@@ -62,6 +62,72 @@ fn idle_replicas_of_one_layout_are_sources_together() {
     assert!(cluster.edges().is_empty());
 }
 
+/// As the ranks of DDP are.
+#[test]
+fn trainers_of_which_each_holds_all_are_sources_together() {
+    let mut cluster = Cluster::with(several());
+    cluster.relays = true;
+    let trainers = ["t0", "t1", "t2"].map(|name| cluster.trainer(name, 2));
+    for trainer in &trainers {
+        cluster.publish(trainer, 1, 11);
+    }
+    cluster.auto_read = false;
+    let reader = cluster.rollout("reader", 1);
+    cluster.call(reader[0], replicate(Selector::Latest));
+    assert_eq!(sources(&cluster, "reader"), set(&["t0", "t1", "t2"]));
+    cluster.finish_reads(&reader);
+    assert_eq!(cluster.content(&reader), 11);
+}
+
+#[test]
+fn a_trainers_link_is_spared_where_a_rollout_has_the_version() {
+    for rollouts in 0..3 {
+        let mut cluster = Cluster::with(several());
+        cluster.relays = true;
+        let trainers = ["a0", "a1"].map(|name| cluster.trainer(name, 2));
+        for trainer in &trainers {
+            cluster.publish(trainer, 1, 11);
+        }
+        let names = &["b", "c"][..rollouts];
+        for name in names {
+            let rollout = cluster.rollout(name, 2);
+            cluster.call_all(&rollout, |_| replicate(Selector::Latest));
+        }
+        cluster.auto_read = false;
+        let reader = cluster.rollout("reader", 1);
+        cluster.call(reader[0], replicate(Selector::Latest));
+        let expected = if rollouts == 0 { set(&["a0", "a1"]) } else { set(names) };
+        assert_eq!(sources(&cluster, "reader"), expected, "{rollouts} rollouts");
+    }
+}
+
+#[test]
+fn readers_that_are_behind_share_the_replicas() {
+    // By how many other rollouts are behind, of which none can read from the reader.
+    for (behind, share) in [(0, 3), (1, 1), (2, 1)] {
+        let (mut cluster, _) = idle(several());
+        for shards in 0..behind {
+            cluster.rollout(&format!("behind{shards}"), 3 + shards);
+        }
+        let reader = cluster.rollout("reader", 1);
+        cluster.call(reader[0], replicate(Selector::Latest));
+        assert_eq!(sources(&cluster, "reader").len(), share, "{behind} behind");
+    }
+    let (mut cluster, _) = idle(several());
+    cluster.auto_read = true;
+    let fourth = cluster.rollout("d", 2);
+    cluster.call_all(&fourth, |_| replicate(Selector::Latest));
+    cluster.auto_read = false;
+    let [first, second] = [("first", 1), ("second", 3)].map(|(name, n)| cluster.rollout(name, n));
+    cluster.begin_all(&first, |_| replicate(Selector::Latest));
+    // Who reads is not behind any more, and takes none of the others' share.
+    cluster.begin_all(&second, |_| replicate(Selector::Latest));
+    let each = ["first", "second"].map(|name| sources(&cluster, name));
+    assert!(each.iter().all(|sources| sources.len() == 2), "{each:?}");
+    let all: BTreeSet<_> = each.into_iter().flatten().collect();
+    assert_eq!(all, set(&["a", "b", "c", "d"]));
+}
+
 #[test]
 fn no_more_than_configured() {
     for (stripes, count) in [(0, 1), (1, 1), (2, 2), (64, 3)] {
@@ -243,7 +309,7 @@ fn a_staged_update_draws_from_several_too() {
     cluster.auto_read = true;
     cluster.call_all(&reader, |_| replicate(Selector::Latest));
     cluster.publish(&trainer, 2, 22);
-    for replica in &replicas[..2] {
+    for replica in &replicas {
         cluster.call_all(replica, |_| update());
     }
     cluster.auto_read = false;

@@ -13,7 +13,8 @@ record! {
     class "weightcast"."Updated" = PyUpdated(
         changed, version, epoch, source, bytes, verified, seconds, plan_seconds, way, staged = 0,
         install_seconds = 0.0, helpers = none(), plan_from = String::new(),
-        way_reason = String::new(), bytes_direct = 0, bytes_tcp = 0, unchanged = 0
+        way_reason = String::new(), bytes_direct = 0, bytes_tcp = 0, unchanged = 0,
+        given = none()
     ) {
         /// Whether the memory holds another version than before the call.
         changed: bool,
@@ -37,7 +38,7 @@ record! {
         staged: u64,
         /// Of a staged update: seconds that the copying took.
         install_seconds: f64,
-        /// Replicas that bytes were drawn from beside `source`, each for other ranges.
+        /// Replicas that bytes were drawn from beside `source`.
         helpers: Py<PyTuple>,
         /// Where the plan came from: `planner`, `memory` or `file` (of `open(plan_cache=)`).
         plan_from: String,
@@ -50,6 +51,8 @@ record! {
         bytes_tcp: u64,
         /// Bytes that were not moved: the memory held them already, by digests of both sides.
         unchanged: u64,
+        /// Bytes that the source gave, and then each helper.
+        given: Py<PyTuple>,
     }
 
     fn __bool__(&self) -> bool {
@@ -103,6 +106,7 @@ impl PyUpdated {
             bytes_direct: transfer.direct,
             bytes_tcp: transfer.tcp,
             unchanged: transfer.unchanged,
+            given: PyTuple::new(py, transfer.given)?.unbind(),
         })
     }
 }

@@ -432,17 +432,18 @@ fn what_is_cast_to_the_same_bytes_is_unchanged() {
     }
 }
 
-/// Ranges of one slice come from two replicas, and each of them says what it knows.
+/// Pieces of one slice come from two replicas.
 #[test]
 fn of_two_sources_at_once_only_what_changed_is_read() {
     let config = ServeConfig { stripes: 2, paranoid: true, ..ServeConfig::default() };
     let server = serve(config).unwrap();
     let one = |name, role| Member::open(&server, name, role, Cut::Rows, 0, 1);
-    let trainer = one("trainer", Role::Trainer);
-    let (helper, reader) = (one("helper", Role::Rollout), one("reader", Role::Rollout));
+    let [trainer, other] = ["trainer", "other"].map(|name| one(name, Role::Trainer));
+    let reader = one("reader", Role::Rollout);
     for (version, stamps, unmoved) in [(1, FIRST, 0), (2, changed(&[3, 7], 2), TENSORS - 2)] {
-        trainer.publish(version, stamps);
-        helper.brings(stamps, unmoved);
+        for holder in [&trainer, &other] {
+            holder.publish(version, stamps);
+        }
         let updated = reader.update();
         assert_eq!(updated.as_ref().unwrap().transfer.helpers.len(), 1, "version {version}");
         reader.brought(updated, stamps, unmoved);
@@ -455,22 +456,40 @@ fn a_read_that_begins_anew_because_of_wrong_bytes_moves_everything() {
     let config = ServeConfig { stripes: 2, paranoid: true, ..ServeConfig::default() };
     let server = serve(config).unwrap();
     let one = |name, role| Member::open(&server, name, role, Cut::Rows, 0, 1);
-    let trainer = one("trainer", Role::Trainer);
-    let (helper, reader) = (one("helper", Role::Rollout), one("reader", Role::Rollout));
-    trainer.publish(1, FIRST);
-    helper.brings(FIRST, 0);
+    let [trainer, wrong] = ["trainer", "a-wrong-one"].map(|name| one(name, Role::Trainer));
+    let reader = one("reader", Role::Rollout);
+    for holder in [&trainer, &wrong] {
+        holder.publish(1, FIRST);
+    }
     reader.brings(FIRST, 0);
     let stamps = changed(&[3, 7], 2);
-    trainer.publish(2, stamps);
-    helper.brings(stamps, TENSORS - 2);
-    // Every byte of what it may be asked for, whichever ranges those are.
+    for holder in [&trainer, &wrong] {
+        holder.publish(2, stamps);
+    }
+    // Every byte of what it may be asked for, and the other one gives none until they have come.
     for tensor in [3, 7] {
         let place = tensor * TENSOR as usize;
-        helper.region.write_at(place, &vec![0; TENSOR as usize]).unwrap();
+        wrong.region.write_at(place, &vec![0; TENSOR as usize]).unwrap();
     }
-    let updated = reader.update();
-    assert!(updated.as_ref().unwrap().transfer.helpers.is_empty());
-    reader.brought(updated, stamps, 0);
+    trainer.gate.hold_after(0);
+    thread::scope(|scope| {
+        let update = scope.spawn(|| reader.update());
+        while counter(&server, "digest_mismatches") == 0 && !update.is_finished() {
+            thread::yield_now();
+        }
+        trainer.gate.open();
+        let updated = update.join().unwrap();
+        assert!(updated.as_ref().unwrap().transfer.helpers.is_empty());
+        reader.brought(updated, stamps, 0);
+    });
+    assert_eq!(counter(&server, "striped"), 2);
+    assert_eq!(counter(&server, "accusations"), counter(&server, "digest_mismatches") - 1);
+}
+
+fn counter(server: &Server, name: &str) -> u64 {
+    let server = Some(server.address().to_owned());
+    let options = Options { server, ..Options::new(Role::Rollout) };
+    weightcast::status(&options).unwrap().counters[name]
 }
 
 /// The relays have columns of what the trainer has rows of, so no digest of theirs is one of its own.

@@ -85,6 +85,7 @@ class Shard:
             "version": updated.version,
             "source": updated.source,
             "helpers": updated.helpers,
+            "given": updated.given,
             "way": updated.way,
             "staged": updated.staged,
             "plan_from": updated.plan_from,

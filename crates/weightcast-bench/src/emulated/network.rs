@@ -131,6 +131,12 @@ impl EmulatedNetwork {
         batch("tc", &["-n", &self.hub()], &change)
     }
 
+    /// Changes the rate at which a host sends.
+    pub(crate) fn set_sending_rate(&self, host: usize, rate: &str) -> Result<()> {
+        let change = limit("eth0", rate).replacen("add", "change", 1);
+        batch("tc", &["-n", &self.host(host)], &change)
+    }
+
     /// Bytes that have been sent from datacentre 0 to datacentre 1.
     pub(crate) fn crossed(&self) -> Result<u64> {
         let count = "/sys/class/net/slow0/statistics/tx_bytes";

@@ -68,6 +68,9 @@ pub(crate) struct WorkerUpdate {
     /// The version that the worker holds now, if any.
     pub(crate) version: Option<u64>,
     pub(crate) source: Option<String>,
+    /// Replicas beside the source, and what the source and each of them gave.
+    pub(crate) helpers: Vec<String>,
+    pub(crate) given: Vec<u64>,
     pub(crate) way: String,
     pub(crate) bytes: u64,
     pub(crate) verified: u64,
@@ -81,7 +84,9 @@ impl WorkerUpdate {
     /// Two shards' updates as one: the bytes of both, from the first call to the last return.
     pub(crate) fn and(self, updated: WorkerUpdate) -> WorkerUpdate {
         let before = self;
+        let given = before.given.iter().zip(&updated.given).map(|(one, other)| one + other);
         WorkerUpdate {
+            given: given.collect(),
             bytes: before.bytes + updated.bytes,
             verified: before.verified + updated.verified,
             called_ns: before.called_ns.min(updated.called_ns),
@@ -106,6 +111,8 @@ mod tests {
         let shard = |bytes, called_ns, done_ns| WorkerUpdate {
             version: Some(3),
             source: Some("trainer".to_owned()),
+            helpers: vec!["helper".to_owned()],
+            given: vec![bytes, 1],
             way: "tcp".to_owned(),
             bytes,
             verified: bytes + 1,
@@ -118,6 +125,7 @@ mod tests {
                 order.map(|n: usize| shards[n].clone()).into_iter().reduce(WorkerUpdate::and);
             let whole = whole.expect("three shards");
             assert_eq!((whole.bytes, whole.verified), (70, 73));
+            assert_eq!(whole.given, [70, 3]);
             assert_eq!((whole.called_ns, whole.done_ns, whole.version), (4, 50, Some(3)));
         }
     }

@@ -111,6 +111,8 @@ impl EmulatedWorker {
         Ok(WorkerReply::Updated(WorkerUpdate {
             version: updated.version.map(|version| version.number),
             source: updated.source,
+            helpers: updated.transfer.helpers,
+            given: updated.transfer.given,
             way: updated.transfer.way,
             bytes: updated.transfer.bytes,
             verified: updated.transfer.verified,

@@ -40,8 +40,8 @@ pub(crate) struct Serve {
     /// Readers that one replica serves at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     fanout: u32,
-    /// Replicas that one reader draws from at a time, where several have nothing else to do
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Replicas that one reader draws from at a time, where several have nothing else to do; 1: never several
+    #[arg(long, default_value_t = weightcast::STRIPES, value_parser = clap::value_parser!(u32).range(1..=64))]
     stripes: u32,
     /// Stop when nobody has been connected for this many seconds
     #[arg(long, value_parser = positive)]

@@ -40,6 +40,11 @@ impl Assignment {
         self.shards.len() / self.stripes()
     }
 
+    /// The layouts of the source's shards, in order. Each helper has the same.
+    pub fn layouts(&self) -> Vec<ContentDigest> {
+        self.shards.iter().take(self.shards_each()).map(|shard| shard.layout).collect()
+    }
+
     /// The source that a place in `shards` belongs to, and the number of the shard in that source.
     /// A place beyond the list falls into the last source.
     pub fn at(&self, place: u32) -> (usize, u32) {

@@ -119,6 +119,9 @@ pub const FRAME_GRACE: Duration = Duration::from_secs(2);
 /// the source's memory. So does one that falls this far behind [`MIN_FRAME_RATE`].
 pub const SEND_STALL: Duration = Duration::from_secs(10);
 
+/// How long a source that is to help another may take to describe what it serves; the read does without it then.
+pub const HELPER_PATIENCE: Duration = Duration::from_millis(500);
+
 /// How often a blocked socket call looks at cancellation and deadline. A blocked thread wakes at
 /// this pace only while a transfer runs.
 pub const TICK: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! When to stop waiting: deadline, cancellation, or another worker's failure.
+//! When to stop waiting: deadline, cancellation, another worker's failure, or a recall.
 
 use crate::base::error::TransportError;
 use crate::base::limits::TICK;
@@ -11,6 +11,8 @@ pub(crate) struct Patience<'a> {
     pub(crate) deadline: Option<Instant>,
     pub(crate) cancel: Option<&'a AtomicBool>,
     pub(crate) stop: Option<&'a AtomicBool>,
+    /// Raised where others are to move what this worker waits for.
+    pub(crate) recall: Option<&'a AtomicBool>,
 }
 
 impl Patience<'_> {
@@ -18,7 +20,7 @@ impl Patience<'_> {
     /// [`TransportError::Cancelled`] or [`TransportError::Timeout`] once it is over.
     pub(crate) fn check(&self, what: &'static str) -> Result<(), TransportError> {
         let raised = |flag: Option<&AtomicBool>| flag.is_some_and(|f| f.load(Ordering::Acquire));
-        if raised(self.cancel) || raised(self.stop) {
+        if raised(self.cancel) || raised(self.stop) || raised(self.recall) {
             return Err(TransportError::Cancelled);
         }
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -48,7 +50,7 @@ mod tests {
     fn a_limit_brings_the_deadline_nearer_and_never_further() {
         let hour = Duration::from_secs(3600);
         let deadline = Instant::now() + hour;
-        let call = || Patience { deadline: Some(deadline), cancel: None, stop: None };
+        let call = || Patience { deadline: Some(deadline), ..Patience::default() };
         assert_eq!(call().at_most(2 * hour).deadline, Some(deadline));
         assert!(call().at_most(Duration::ZERO).deadline < Some(deadline));
         let patient = Patience { deadline: None, ..call() };
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_three_things_ends_it() {
+    fn each_of_four_things_ends_it() {
         let (raised, not) = (AtomicBool::new(true), AtomicBool::new(false));
         let now = Instant::now();
         let later = Some(now + Duration::from_secs(3600));
@@ -73,8 +75,10 @@ mod tests {
             (None, None, Some(&raised), &cancelled),
         ];
         for (deadline, cancel, stop, expected) in table {
-            let patience = Patience { deadline, cancel, stop };
+            let patience = Patience { deadline, cancel, stop, recall: None };
             assert_eq!(patience.check("resting"), *expected);
+            let recalled = Patience { deadline, cancel: None, stop: cancel, recall: stop };
+            assert_eq!(recalled.check("resting"), *expected);
             let limited = patience.at_most(Duration::from_secs(7200));
             assert_eq!(limited.check("resting"), *expected, "a limit leaves the flags alone");
         }

@@ -1,28 +1,26 @@
-//! One job of a transfer: checked, cut, and the lane that carries it.
+//! One job of a transfer: checked, and the lane that carries it.
 
 use super::job::{SourceJob, TargetJob};
 use super::options::TransferOptions;
+use super::stock::Stock;
 use crate::base::error::TransportError;
 use crate::base::holds::Holds;
-use crate::base::limits::PIECE_BYTES;
+use crate::base::limits::HELPER_PATIENCE;
 use crate::base::patience::Patience;
 use crate::lane::{Endpoint, LaneTask, OpenLane, WriteEndpoint, WriteTask};
 use crate::memory::region::Region;
 use crate::piece::copy::StridedCopy;
-use crate::piece::pieces::{Pieces, RunOffsets};
+use crate::piece::pieces::RunOffsets;
 use crate::wire::description::ExportDescription;
 use crate::wire::mac::GrantKey;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-/// One job, checked and cut.
+/// One job, checked.
 pub(super) struct CheckedJob<'a> {
     /// Index into the jobs.
     pub(super) number: usize,
     verb: JobVerb<'a>,
-    pub(super) pieces: Pieces,
-    /// Lanes that were opened for it.
-    pub(super) lanes: AtomicUsize,
 }
 
 /// What is done with the pieces of a job, and over what lane.
@@ -32,28 +30,29 @@ enum JobVerb<'a> {
 }
 
 impl<'a> CheckedJob<'a> {
-    fn new(number: usize, verb: JobVerb<'a>) -> Self {
-        Self { number, verb, pieces: Pieces::cut(&[], PIECE_BYTES), lanes: AtomicUsize::new(0) }
-    }
-
-    /// Checks the copies of a read, before any of them is made.
+    /// Checks the copies of a read, those of another job if it gives them in that one's place, before any is
+    /// made.
     pub(super) fn read(
         number: usize,
         job: &'a SourceJob<'a>,
+        copies: &[StridedCopy],
         targets: &[Region],
         options: &TransferOptions,
     ) -> Result<Self, TransportError> {
-        let patience = options.patience();
+        let mut patience = options.patience();
         patience.check("preparing the transfer")?;
+        if job.copies.is_empty() && !copies.is_empty() {
+            patience = patience.at_most(HELPER_PATIENCE);
+        }
         let description = job.peer.describe(job.export, job.generation, &patience)?;
         let region =
             |region: u32| description.regions.get(region as usize).map(|region| region.len);
-        for (index, copy) in job.copies.iter().enumerate() {
+        for (index, copy) in copies.iter().enumerate() {
             copy.check(index, region, targets, options.slots)?;
         }
         let endpoint = job.peer.endpoint(&description);
         endpoint.verify()?;
-        Ok(Self::new(number, JobVerb::Read { job, description, endpoint }))
+        Ok(Self { number, verb: JobVerb::Read { job, description, endpoint } })
     }
 
     /// Checks the copies of a write, before any of them is made.
@@ -70,21 +69,22 @@ impl<'a> CheckedJob<'a> {
             copy.check_bounds(index, source, target, options.slots)?;
         }
         let key = GrantKey::new(&job.grant.secret);
-        Ok(Self::new(number, JobVerb::Write { job, key, endpoint: job.peer.writer() }))
+        Ok(Self { number, verb: JobVerb::Write { job, key, endpoint: job.peer.writer() } })
     }
 
-    /// A lane to the other end, for one worker. `None` if others move all there is. `memory` is that of
-    /// this process: targets of a read, sources of a write.
+    /// A lane to the other end, for one worker that draws from a stock. `None` if others move all there is.
+    /// `memory` is that of this process: targets of a read, sources of a write.
     pub(super) fn open<'r>(
         &'r self,
+        stock: &'r Stock,
         memory: &'r [Region],
         holds: &'r Holds,
         patience: Patience<'r>,
     ) -> Result<Option<OpenLane<'r>>, TransportError> {
-        if self.pieces.is_drawn() {
+        let (pieces, lanes) = (&stock.pieces, &stock.lanes);
+        if pieces.is_drawn() {
             return Ok(None);
         }
-        let (pieces, lanes) = (&self.pieces, &self.lanes);
         let lane = match &self.verb {
             JobVerb::Read { job, description, endpoint } => {
                 let SourceJob { peer, export, generation, .. } = **job;
@@ -108,7 +108,7 @@ impl<'a> CheckedJob<'a> {
             }
         };
         if lane.is_some() {
-            self.lanes.fetch_add(1, Ordering::AcqRel);
+            lanes.fetch_add(1, Ordering::AcqRel);
         }
         Ok(lane)
     }

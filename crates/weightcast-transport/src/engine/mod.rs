@@ -1,7 +1,8 @@
 //! The transfer engine: many copies from many sources, a few threads, digests on the way.
 //!
 //! Reading order: [`job`] says what is read from which [`peer`], or written to it, [`options`] how; [`read`]
-//! and [`write`](self::write) check the jobs and make a [`checked_job`] of each; [`run`] has the threads, and [`gauge`] tells how far they are.
+//! and [`write`](self::write) check the jobs and make a [`checked_job`] of each; a [`stock`] is
+//! what one source gives, or several together; [`run`] has the threads, and [`gauge`] tells how far they are.
 
 mod checked_job;
 pub(crate) mod gauge;
@@ -10,4 +11,5 @@ pub(crate) mod options;
 pub(crate) mod peer;
 pub(crate) mod read;
 mod run;
+mod stock;
 pub(crate) mod write;

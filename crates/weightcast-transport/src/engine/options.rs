@@ -26,6 +26,10 @@ pub struct TransferOptions {
     pub filling: Option<Arc<Filling>>,
     /// Whether digests are made; without them all slots stay zero.
     pub digests: bool,
+    /// How many sources have the same bytes. There are as many jobs for each, those of the first source
+    /// first. Jobs of the other sources come without copies: each gives pieces of the first source's job in
+    /// its place, as fast as it can.
+    pub stripes: usize,
     /// Number of digests returned: one more than the largest slot of a copy.
     pub slots: usize,
     /// Where a test stops it.
@@ -34,7 +38,7 @@ pub struct TransferOptions {
 }
 
 impl Default for TransferOptions {
-    /// Two threads, digests into one slot, no deadline.
+    /// Two threads, one source of each byte, digests into one slot, no deadline.
     fn default() -> Self {
         Self {
             threads: 2,
@@ -43,6 +47,7 @@ impl Default for TransferOptions {
             gauge: Arc::default(),
             filling: None,
             digests: true,
+            stripes: 1,
             slots: 1,
             holds: Holds::default(),
         }
@@ -51,6 +56,6 @@ impl Default for TransferOptions {
 
 impl TransferOptions {
     pub(crate) fn patience(&self) -> Patience<'_> {
-        Patience { deadline: self.deadline, cancel: Some(&self.cancel), stop: None }
+        Patience { deadline: self.deadline, cancel: Some(&self.cancel), ..Patience::default() }
     }
 }

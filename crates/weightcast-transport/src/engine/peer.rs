@@ -236,7 +236,8 @@ impl Peer {
         let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         wire::put(&mut request, &[export.0, generation, wait]);
         wire::finish(&mut request, start);
-        let patience = Patience { deadline: Some(deadline), cancel: Some(cancel), stop: None };
+        let patience =
+            Patience { deadline: Some(deadline), cancel: Some(cancel), ..Patience::default() };
         self.port.ask(&request, FrameKind::Noted, &patience, wire::decode_noted)
     }
 

@@ -4,7 +4,8 @@ use super::checked_job::CheckedJob;
 use super::job::SourceJob;
 use super::options::TransferOptions;
 use super::run::RunningTransfer;
-use crate::base::error::ReadError;
+use super::stock::Stock;
+use crate::base::error::{ReadError, TransportError};
 use crate::base::limits::PIECE_BYTES;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
@@ -26,26 +27,31 @@ pub fn read(
     targets: &[Region],
     options: &TransferOptions,
 ) -> Result<Vec<Digest>, ReadError> {
+    let stripes = options.stripes.max(1);
+    assert_eq!(jobs.len() % stripes, 0, "as many jobs for each source");
+    // Those that have copies.
+    let owners = &jobs[..jobs.len() / stripes];
     let mut routes = Vec::with_capacity(jobs.len());
     for (source, job) in jobs.iter().enumerate() {
-        let route = CheckedJob::read(source, job, targets, options);
-        routes.push(route.map_err(|kind| ReadError { source, kind })?);
+        let copies = &owners[source % owners.len()].copies;
+        match CheckedJob::read(source, job, copies, targets, options) {
+            Ok(route) => routes.push(route),
+            Err(TransportError::Timeout { .. }) if source >= owners.len() => {}
+            Err(kind) => return Err(ReadError { source, kind }),
+        }
     }
-    let copies = jobs.iter().map(|job| job.copies.as_slice());
+    let copies = owners.iter().map(|job| job.copies.as_slice());
     let copies: Vec<Cow<'_, [StridedCopy]>> = match &options.filling {
         Some(filling) => filling.begin(copies).into_iter().map(Cow::Owned).collect(),
         None => copies.map(Cow::Borrowed).collect(),
     };
-    let planned: u64 = jobs.iter().flat_map(|job| &job.copies).map(StridedCopy::bytes).sum();
+    let planned: u64 = owners.iter().flat_map(|job| &job.copies).map(StridedCopy::bytes).sum();
     let missing = copies.iter().map(|copies| copies.iter().map(StridedCopy::bytes).sum::<u64>());
-    options.gauge.begin(planned - missing.clone().sum::<u64>(), missing);
+    options.gauge.begin(planned - missing.clone().sum::<u64>(), missing, stripes);
     // Who reads from this reader waits for whole pieces.
     let size = options.filling.as_ref().map_or(PIECE_BYTES, |filling| filling.units().piece());
-    let cut = |(route, copies): (&mut CheckedJob<'_>, &Cow<'_, [StridedCopy]>)| {
-        route.pieces = Pieces::cut(copies, size);
-    };
-    routes.iter_mut().zip(&copies).for_each(cut);
-    let run = RunningTransfer::new(routes, targets, options);
+    let stocks = copies.iter().map(|copies| Stock::new(Pieces::cut(copies, size), stripes));
+    let run = RunningTransfer::new(routes, stocks.collect(), targets, options);
     run.execute().map_err(|(source, kind)| ReadError { source, kind })
 }
 

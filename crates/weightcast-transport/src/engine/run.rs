@@ -2,6 +2,7 @@
 
 use super::checked_job::CheckedJob;
 use super::options::TransferOptions;
+use super::stock::Stock;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::base::limits::MAX_THREADS;
@@ -10,10 +11,14 @@ use crate::base::patience::Patience;
 use crate::lane::{Lane, OpenLane};
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
-use crate::piece::pieces::Piece;
+use crate::piece::pieces::{Piece, Pieces};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a worker sleeps that waits for others.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Why a transfer failed, and the index of the job that did.
 pub(super) type JobError = (usize, TransportError);
@@ -21,21 +26,31 @@ pub(super) type JobError = (usize, TransportError);
 /// A running transfer, shared by its workers.
 pub(super) struct RunningTransfer<'a> {
     routes: Vec<CheckedJob<'a>>,
+    /// What there is to move: of the first routes, and of as many others again that give it in their place.
+    stocks: Vec<Stock>,
     /// That of this process: targets of a read, sources of a write.
     memory: &'a [Region],
     options: &'a TransferOptions,
     /// Raised at the first failure, so that the other workers end too.
     stop: AtomicBool,
     failed: Mutex<Option<JobError>>,
+    begun: Instant,
 }
 
 impl<'a> RunningTransfer<'a> {
     pub(super) fn new(
         routes: Vec<CheckedJob<'a>>,
+        stocks: Vec<Stock>,
         memory: &'a [Region],
         options: &'a TransferOptions,
     ) -> Self {
-        Self { routes, memory, options, stop: AtomicBool::new(false), failed: Mutex::default() }
+        let (stop, failed) = (AtomicBool::new(false), Mutex::default());
+        Self { routes, stocks, memory, options, stop, failed, begun: Instant::now() }
+    }
+
+    /// What a route moves pieces of, and which of its sources the route reads from.
+    fn stock(&self, route: &CheckedJob<'_>) -> (&Stock, usize) {
+        (&self.stocks[route.number % self.stocks.len()], route.number / self.stocks.len())
     }
 
     pub(super) fn execute(self) -> Result<Vec<Digest>, JobError> {
@@ -58,7 +73,7 @@ impl<'a> RunningTransfer<'a> {
     /// Threads as asked, at least one for each source whose lanes ask ahead, never more than there are
     /// pieces.
     fn workers(&self) -> usize {
-        let pieces: usize = self.routes.iter().map(|route| route.pieces.count()).sum();
+        let pieces: usize = self.stocks.iter().map(|stock| stock.pieces.count()).sum();
         let ahead = self.routes.iter().filter(|route| route.asks_ahead()).count();
         self.options.threads.max(ahead).clamp(1, MAX_THREADS).min(pieces.max(1))
     }
@@ -68,15 +83,39 @@ impl<'a> RunningTransfer<'a> {
         let slots = if self.options.digests { self.options.slots } else { 0 };
         let mut digests = vec![Digest::ZERO; slots];
         let in_order = self.options.filling.is_some();
-        let done = if in_order { self.fill(&mut digests) } else { Ok(()) };
-        let mut turns = (0..self.routes.len()).map(|turn| (worker + turn) % self.routes.len());
-        let done = done.and_then(|()| turns.try_for_each(|s| self.drain(s, &mut digests)));
+        let mut done = if in_order { self.fill(&mut digests) } else { Ok(()) };
+        let mut drawn = None;
+        while done.is_ok() {
+            let mut turns = (0..self.routes.len()).map(|turn| (worker + turn) % self.routes.len());
+            done = turns.try_for_each(|s| self.drain(s, &mut digests));
+            let now = self.begun.elapsed();
+            if !self.waits_for_others(*drawn.get_or_insert(now), now) {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
         if let Err(error) = done {
             // Noted before the others are stopped: what they then report is no cause.
             lock(&self.failed).get_or_insert(error);
             self.stop.store(true, Ordering::Release);
         }
         digests
+    }
+
+    /// Whether pieces are still to come that may fall to this worker: others may be late with them, or found no
+    /// place.
+    fn waits_for_others(&self, drawn: Duration, now: Duration) -> bool {
+        if self.stop.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut waits = false;
+        for stock in &self.stocks {
+            if stock.is_shared() && !stock.is_over() {
+                stock.recall_late(drawn, now);
+                waits = true;
+            }
+        }
+        waits
     }
 
     /// Draws pieces in the order of the target's memory from all sources whose lanes do not ask ahead,
@@ -89,48 +128,99 @@ impl<'a> RunningTransfer<'a> {
         }
         loop {
             let open = lanes.iter_mut().zip(&self.routes).filter_map(|(lane, route)| {
-                Some((route.pieces.next_target()?, route, lane.as_mut()?))
+                Some((self.stock(route).0.pieces.next_target()?, route, lane.as_mut()?))
             });
-            let Some((_, route, lane)) = open.min_by_key(|(next, ..)| *next) else { return Ok(()) };
-            let moved = self.step(route, &mut **lane, digests);
+            let Some((_, route, lane)) = open.min_by_key(|(next, ..)| *next) else { break };
+            // These lanes move a piece at once: none stays under way.
+            let moved = self.step(route, &mut **lane, &mut Vec::new(), digests);
             moved.map_err(|kind| (route.number, kind))?;
         }
-    }
-
-    /// Reads pieces of one source until none is left.
-    fn drain(&self, source: usize, digests: &mut [Digest]) -> Result<(), JobError> {
-        let route = &self.routes[source];
-        let Some(mut lane) = self.open(route)? else { return Ok(()) };
-        while self.step(route, &mut *lane, digests).map_err(|kind| (source, kind))? {}
-        lane.close();
+        for (route, _) in self.routes.iter().zip(lanes).filter(|(_, lane)| lane.is_some()) {
+            self.stock(route).0.lane_ended();
+        }
         Ok(())
     }
 
+    /// Reads pieces of one source until none is left, or others are to give them.
+    fn drain(&self, source: usize, digests: &mut [Digest]) -> Result<(), JobError> {
+        let route = &self.routes[source];
+        let (stock, of_stock) = self.stock(route);
+        if stock.is_recalled(of_stock) {
+            return Ok(());
+        }
+        let lane = match self.open(route) {
+            Err((_, kind)) if self.is_recall(&kind, stock, of_stock) => None,
+            lane => lane?,
+        };
+        let Some(mut lane) = lane else { return Ok(()) };
+        let mut under_way = Vec::new();
+        loop {
+            match self.step(route, &mut *lane, &mut under_way, digests) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(kind) if self.is_recall(&kind, stock, of_stock) => {
+                    // Once the lane is gone, nobody writes where these pieces go.
+                    drop(lane);
+                    stock.give_back(of_stock, under_way.into_iter());
+                    stock.lane_ended();
+                    return Ok(());
+                }
+                Err(kind) => return Err((route.number, kind)),
+            }
+        }
+        lane.close();
+        stock.lane_ended();
+        stock.recall_slower_than(of_stock);
+        Ok(())
+    }
+
+    /// Whether an error is the recall of its source, and nothing that ends the transfer.
+    fn is_recall(&self, kind: &TransportError, stock: &Stock, source: usize) -> bool {
+        let over = self.stop.load(Ordering::Acquire) || self.options.cancel.load(Ordering::Acquire);
+        *kind == TransportError::Cancelled
+            && stock.recalled(source).load(Ordering::Acquire)
+            && !over
+    }
+
     fn open<'r>(&'r self, route: &'r CheckedJob<'_>) -> Result<Option<OpenLane<'r>>, JobError> {
-        let patience = Patience { stop: Some(&self.stop), ..self.options.patience() };
-        let lane = route.open(self.memory, &self.options.holds, patience);
+        let (stock, of_stock) = self.stock(route);
+        // Others have what is read or copied at once before a recall is heard.
+        let recall = route.asks_ahead().then(|| stock.recalled(of_stock));
+        let patience = Patience { stop: Some(&self.stop), recall, ..self.options.patience() };
+        let lane = route.open(stock, self.memory, &self.options.holds, patience);
         lane.map_err(|kind| (route.number, kind))
     }
 
-    /// Asks for as many pieces as the lane has room for, and takes one. False if there is none.
+    /// Asks for as many pieces as the lane has room for, and takes one of those under way. False if there is
+    /// none.
     fn step<'r>(
-        &self,
+        &'r self,
         route: &'r CheckedJob<'_>,
         lane: &mut dyn Lane<'r>,
+        under_way: &mut Vec<&'r Piece>,
         digests: &mut [Digest],
     ) -> Result<bool, TransportError> {
+        let (stock, of_stock) = self.stock(route);
         while lane.has_room() {
-            let Some(piece) = route.pieces.draw() else { break };
+            let Some(piece) = stock.draw(of_stock) else { break };
+            under_way.push(piece);
             lane.submit(piece);
         }
         let Some(piece) = lane.poll()? else { return Ok(false) };
-        self.arrived(route, piece, digests);
+        under_way.retain(|other| !std::ptr::eq(*other, piece));
+        stock.arrived(of_stock, piece);
+        self.arrived(route, &stock.pieces, piece, digests);
         Ok(true)
     }
 
     /// Digests a piece that was served, while it is still in the cache, and tells of it.
-    fn arrived(&self, route: &CheckedJob<'_>, piece: &Piece, digests: &mut [Digest]) {
-        let pieces = &route.pieces;
+    fn arrived(
+        &self,
+        route: &CheckedJob<'_>,
+        pieces: &Pieces,
+        piece: &Piece,
+        digests: &mut [Digest],
+    ) {
         if !digests.is_empty() {
             pieces.rows(piece, |copy, row, len| {
                 let (region, offset) = route.ours(copy, row);
@@ -149,8 +239,8 @@ impl<'a> RunningTransfer<'a> {
 
     /// The other ends are still those of the beginning.
     fn verify_alive(&self) -> Result<(), JobError> {
-        for (source, route) in self.routes.iter().enumerate() {
-            route.verify().map_err(|kind| (source, kind))?;
+        for route in &self.routes {
+            route.verify().map_err(|kind| (route.number, kind))?;
         }
         Ok(())
     }
@@ -169,13 +259,11 @@ mod tests {
     use super::*;
     use crate::base::limits::{MIN_UNIT_BYTES, PIECE_BYTES};
     use crate::base::lock::{own_thread, sleeps_on};
-    use crate::piece::pieces::Pieces;
     use crate::{
         Auth, DataServer, ExportId, Filling, Gauge, Holds, Peer, Reading, SourceJob, StridedCopy,
         Way,
     };
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
 
     fn server() -> DataServer {
         DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap()
@@ -194,6 +282,22 @@ mod tests {
         SourceJob { peer, export, generation: 1, copies }
     }
 
+    /// A transfer of these jobs, in pieces of at most so many bytes.
+    fn running<'a>(
+        jobs: &'a [SourceJob<'a>],
+        targets: &'a [Region],
+        options: &'a TransferOptions,
+        size: usize,
+    ) -> RunningTransfer<'a> {
+        let (stripes, each) = (options.stripes, jobs.len() / options.stripes);
+        let stocks =
+            jobs[..each].iter().map(|job| Stock::new(Pieces::cut(&job.copies, size), stripes));
+        let routes = jobs.iter().enumerate().map(|(source, job)| {
+            CheckedJob::read(source, job, &jobs[source % each].copies, targets, options).unwrap()
+        });
+        RunningTransfer::new(routes.collect(), stocks.collect(), targets, options)
+    }
+
     /// As many as asked, one for each source over TCP, and none without a piece.
     #[test]
     fn a_transfer_has_the_threads_that_it_needs() {
@@ -206,12 +310,7 @@ mod tests {
             let peers = [vec![&over_tcp; tcp], vec![&within; near]].concat();
             let jobs: Vec<_> = peers.into_iter().map(|peer| job(peer, export, copies())).collect();
             let options = TransferOptions { threads, ..TransferOptions::default() };
-            let routes = jobs.iter().enumerate().map(|(source, job)| {
-                let mut route = CheckedJob::read(source, job, &targets, &options).unwrap();
-                route.pieces = Pieces::cut(&job.copies, 1);
-                route
-            });
-            RunningTransfer::new(routes.collect(), &targets, &options).workers()
+            running(&jobs, &targets, &options, 1).workers()
         };
         assert_eq!(
             [0, 1, 2, 63, 64, 65].map(|threads| workers(threads, 1, 0, 100)),
@@ -317,12 +416,7 @@ mod tests {
             let options = TransferOptions { holds, ..TransferOptions::default() };
             let copies = |source: u64| vec![StridedCopy::contiguous(0, 0, 0, 2 * source, 2)];
             let jobs = [0, 1, 2].map(|source| job(&peer, export, copies(source)));
-            let routes = jobs.iter().enumerate().map(|(source, job)| {
-                let mut route = CheckedJob::read(source, job, &targets, &options).unwrap();
-                route.pieces = Pieces::cut(&job.copies, 1);
-                route
-            });
-            let run = RunningTransfer::new(routes.collect(), &targets, &options);
+            let run = running(&jobs, &targets, &options, 1);
             run.work(worker);
             let mut expected = vec![0_u8; 6];
             let order = (0..3).map(|turn| 2 * ((worker + turn) % 3));
@@ -349,9 +443,7 @@ mod tests {
             let export = server.exports().expose(1, vec![memory.clone()]);
             let job = job(&peer, export, vec![StridedCopy::contiguous(0, 0, 0, 0, 2)]);
             let options = TransferOptions::default();
-            let mut route = CheckedJob::read(0, &job, &targets, &options).unwrap();
-            route.pieces = Pieces::cut(&job.copies, 2);
-            let run = RunningTransfer::new(vec![route], &targets, &options);
+            let run = running(std::slice::from_ref(&job), &targets, &options, 2);
             server.exports().fence(export);
             let (name, named) = std::sync::mpsc::channel();
             thread::scope(|scope| {

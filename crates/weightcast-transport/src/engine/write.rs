@@ -4,6 +4,7 @@ use super::checked_job::CheckedJob;
 use super::job::TargetJob;
 use super::options::TransferOptions;
 use super::run::RunningTransfer;
+use super::stock::Stock;
 use crate::base::error::{TransportError, WriteError};
 use crate::base::limits::WRITE_PIECE_BYTES;
 use crate::memory::digest::Digest;
@@ -32,11 +33,11 @@ pub fn write(
     let mut routes = Vec::with_capacity(jobs.len());
     for (target, job) in jobs.iter().enumerate() {
         let route = CheckedJob::write(target, job, sources, options);
-        let mut route = route.map_err(|kind| failed(target, kind))?;
-        route.pieces = Pieces::cut(&job.copies, WRITE_PIECE_BYTES);
-        routes.push(route);
+        routes.push(route.map_err(|kind| failed(target, kind))?);
     }
-    options.gauge.begin(0, jobs.iter().map(|job| job.copies.iter().map(StridedCopy::bytes).sum()));
-    let run = RunningTransfer::new(routes, sources, options);
+    let stocks = jobs.iter().map(|job| Stock::new(Pieces::cut(&job.copies, WRITE_PIECE_BYTES), 1));
+    let bytes = jobs.iter().map(|job| job.copies.iter().map(StridedCopy::bytes).sum());
+    options.gauge.begin(0, bytes, 1);
+    let run = RunningTransfer::new(routes, stocks.collect(), sources, options);
     run.execute().map_err(|(target, kind)| failed(target, kind))
 }

@@ -2,9 +2,11 @@
 //! system call.
 
 use crate::base::limits::{MAX_PIECE_EXTENTS, MAX_PIECE_ROWS};
+use crate::base::lock::lock;
 use crate::piece::copy::StridedCopy;
 use crate::piece::extent::Extent;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A part of one copy: `rows` runs of `len` bytes, from byte `from` of row `row` on.
@@ -69,6 +71,7 @@ impl CopyPart {
 /// Spans that are moved together.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
+    number: usize,
     spans: Range<usize>,
     pub(crate) bytes: usize,
 }
@@ -79,6 +82,10 @@ pub(crate) struct Pieces {
     spans: Vec<CopyPart>,
     pieces: Vec<Piece>,
     next: AtomicUsize,
+    /// Numbers of pieces that were drawn in vain.
+    returned: Mutex<Vec<usize>>,
+    /// How many these are: they are looked at only where there are some.
+    returns: AtomicUsize,
 }
 
 impl Pieces {
@@ -91,22 +98,49 @@ impl Pieces {
         }
         cutter.close();
         let Cutter { spans, pieces, .. } = cutter;
-        Self { copies, spans, pieces, next: AtomicUsize::new(0) }
+        let (next, returned, returns) = Default::default();
+        Self { copies, spans, pieces, next, returned, returns }
     }
 
-    /// The next piece that no worker has drawn.
+    /// The next piece that no worker has drawn, or has drawn in vain.
     pub(crate) fn draw(&self) -> Option<&Piece> {
+        if self.returns.load(Ordering::Acquire) > 0
+            && let Some(number) = self.take_returned()
+        {
+            return self.pieces.get(number);
+        }
         self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn take_returned(&self) -> Option<usize> {
+        let mut returned = lock(&self.returned);
+        let number = returned.pop()?;
+        self.returns.store(returned.len(), Ordering::Release);
+        Some(number)
+    }
+
+    fn last_returned(&self) -> Option<usize> {
+        let some = self.returns.load(Ordering::Acquire) > 0;
+        some.then(|| lock(&self.returned).last().copied()).flatten()
+    }
+
+    /// A worker that has drawn a piece will not move it.
+    pub(crate) fn give_back(&self, piece: &Piece) {
+        let mut returned = lock(&self.returned);
+        returned.push(piece.number);
+        self.returns.store(returned.len(), Ordering::Release);
     }
 
     /// True if nothing is left to draw.
     pub(crate) fn is_drawn(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.pieces.len()
+        self.returns.load(Ordering::Acquire) == 0
+            && self.next.load(Ordering::Relaxed) >= self.pieces.len()
     }
 
     /// Where the next piece goes: target region and offset. `None` if nothing is left to draw.
     pub(crate) fn next_target(&self) -> Option<(u32, u64)> {
-        let piece = self.pieces.get(self.next.load(Ordering::Relaxed))?;
+        let next = self.last_returned().unwrap_or_else(|| self.next.load(Ordering::Relaxed));
+        let piece = self.pieces.get(next)?;
         let span = self.spans(piece).first()?;
         let copy = span.copy(&self.copies);
         Some((copy.target_region, span.row(copy, 0).target))
@@ -198,7 +232,8 @@ impl Cutter {
 
     fn close(&mut self) {
         if self.spans.len() > self.first {
-            self.pieces.push(Piece { spans: self.first..self.spans.len(), bytes: self.bytes });
+            let (number, spans) = (self.pieces.len(), self.first..self.spans.len());
+            self.pieces.push(Piece { number, spans, bytes: self.bytes });
         }
         (self.first, self.bytes, self.rows) = (self.spans.len(), 0, 0);
     }

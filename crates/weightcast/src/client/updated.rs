@@ -26,11 +26,13 @@ pub struct Transfer {
     pub way_reason: String,
     /// Bytes that were read directly, from any source.
     pub direct: u64,
-    /// Bytes that came over TCP. A read that continued after the loss of a source counts all bytes
-    /// of the last plan, by the way of the last sources.
+    /// Bytes that came over TCP. Of a read that continued after the loss of a source, these and `direct` are
+    /// what the last sources gave.
     pub tcp: u64,
-    /// Further replicas that gave ranges of this read, beside the source.
+    /// Further replicas that gave bytes of this read, beside the source.
     pub helpers: Vec<String>,
+    /// Bytes that the source gave, and then each helper.
+    pub given: Vec<u64>,
     /// Bytes that a staged update copied into place once all had arrived; else zero.
     pub staged: u64,
     /// Seconds that the copying into place took.

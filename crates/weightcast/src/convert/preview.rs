@@ -59,6 +59,7 @@ fn drawbacks_frame(of: Drawbacks) -> wire::Drawbacks {
         depth: of.depth as u64,
         readers: of.readers as u64,
         other_host: of.other_host,
+        trainer: of.trainer,
     }
 }
 
@@ -70,6 +71,7 @@ fn drawbacks(of: Option<wire::Drawbacks>) -> Result<Drawbacks, MalformedMessage>
         depth: of.depth as usize,
         readers: of.readers as usize,
         other_host: of.other_host,
+        trainer: of.trainer,
     })
 }
 
@@ -98,7 +100,8 @@ mod tests {
     }
 
     fn drawn(from: usize, slow: bool, other_host: bool) -> Drawbacks {
-        Drawbacks { accusers: from, slow, depth: from + 1, readers: from + 2, other_host }
+        let (depth, readers, trainer) = (from + 1, from + 2, slow != other_host);
+        Drawbacks { accusers: from, slow, depth, readers, other_host, trainer }
     }
 
     #[test]

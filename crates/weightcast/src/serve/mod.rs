@@ -39,6 +39,9 @@ pub(crate) use self::dial_back::{DialNonce, proof};
 pub(crate) use self::queue::BUSY;
 pub use crate::wire::StatusReply as Status;
 
+/// Most replicas from which one reader draws at once, by default.
+pub const STRIPES: u32 = 8;
+
 /// How to run a reference server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
@@ -65,8 +68,8 @@ pub struct ServeConfig {
     pub offload_deadline: Duration,
     /// How many readers one replica serves at a time.
     pub fanout: u32,
-    /// Most replicas from which one reader draws at once, where several have nothing else to do; 1:
-    /// never more than one.
+    /// Most replicas from which one reader draws at once, where several have nothing else to do and nobody
+    /// else is behind; 1: never more than one.
     pub stripes: u32,
     /// Stop when nobody has been connected for this long.
     pub idle_exit: Option<Duration>,
@@ -100,7 +103,7 @@ impl Default for ServeConfig {
             drain_deadline: Duration::from_secs(30),
             offload_deadline: Duration::from_secs(60),
             fanout: 1,
-            stripes: 1,
+            stripes: STRIPES,
             idle_exit: None,
             metrics: None,
             trace: None,

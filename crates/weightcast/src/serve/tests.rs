@@ -63,7 +63,7 @@ fn each_setting_reaches_the_machine() {
     assert_eq!(spans, [2, 3, 4].map(Span::from_secs));
     assert_eq!((machine.fanout, machine.stripes, machine.paranoid), (5, 6, true));
     let usual = machine_config(&ServeConfig::default(), 7, [8, 9]);
-    assert_eq!((usual.fanout, usual.stripes, usual.paranoid), (1, 1, false));
+    assert_eq!((usual.fanout, usual.stripes, usual.paranoid), (1, 8, false));
     // For ever, where that is longer than the machine counts.
     let config = ServeConfig { lease: Duration::MAX, ..ServeConfig::default() };
     assert_eq!(machine_config(&config, 1, [0; 2]).lease, Span(u64::MAX));

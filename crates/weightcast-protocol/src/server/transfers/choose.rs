@@ -4,6 +4,7 @@
 //! filled with it. The reader's own datacentre comes first: while a group there has the version, or is getting it, no
 //! other group of the datacentre crosses.
 
+use crate::message::Role;
 use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::{Books, TransferHandler};
 use crate::server::stores::group::Group;
@@ -36,6 +37,8 @@ pub struct Drawbacks {
     pub readers: usize,
     /// Whether the source is on another host than the reader.
     pub other_host: bool,
+    /// Whether the source is a trainer, whose link has other work.
+    pub trainer: bool,
 }
 
 /// Sources that have failed equally often, in order of preference.
@@ -49,7 +52,7 @@ pub(super) struct Rank<'a> {
 impl<'a> TransferCtx<'a> {
     /// Chooses a source of `version`. Preferred, in this order: a source that has not failed the
     /// transfer, that nobody accuses, that was not slow; then the shortest chain, the fewest
-    /// readers, the same host; ties go by name. Near and far sources are never compared: a reader
+    /// readers, the same host, a rollout; ties go by name. Near and far sources are never compared: a reader
     /// that may cross has no near source.
     pub(in crate::server) fn choose_source(self, version: Version) -> Choice {
         let may_cross = self.may_cross(version);
@@ -138,6 +141,7 @@ impl<'a> GroupCtx<'a> {
             depth: self.depth(source, version),
             readers: self.edges.load(source.incarnation),
             other_host: host(source) != host(self.group),
+            trainer: source.role == Role::Trainer,
         }
     }
 

@@ -1,10 +1,14 @@
 //! Striping (beyond the paper): one reader draws different ranges from several replicas of one
 //! layout that hold the version and have no readers.
 //!
+//! Readers that are behind share the replicas that have nothing else to do, and trainers do not help where a
+//! rollout has the version: their links have other work.
+//!
 //! Each helper is an edge like any other: the reader takes a place there (D1), the helper's copy must stand at the
 //! commit (S5), and a helper that drains waits for the reader (S9). The server stripes only while no other group
 //! waits for the version, and takes helpers back when a group does: striping never takes a source from a fan-out.
 
+use crate::message::Role;
 use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::TransferHandler;
 use crate::server::stores::group::{Group, Held};
@@ -24,10 +28,16 @@ impl TransferCtx<'_> {
         if plain || !self.is_idle(source, version) || self.somebody_waits(version) {
             return from;
         }
+        let spared = source.role == Role::Rollout;
         let others = self.holders(version).filter(|group| {
-            group.incarnation != first && group.same_layouts(source) && self.is_idle(group, version)
+            group.incarnation != first
+                && !(spared && group.role == Role::Trainer)
+                && group.same_layouts(source)
+                && self.is_idle(group, version)
         });
-        from.extend(others.take(most - 1).map(|group| group.incarnation));
+        let others: Vec<_> = others.map(|group| group.incarnation).collect();
+        let share = (1 + others.len()) / (1 + self.behind(version));
+        from.extend(others.into_iter().take(share.min(most).saturating_sub(1)));
         from
     }
 }
@@ -42,6 +52,16 @@ impl GroupCtx<'_> {
             && self.is_near(source)
             && self.edges.load(source.incarnation) == 0
             && self.edges.source_of(source.incarnation).is_none()
+    }
+
+    /// How many other rollouts near the reader will want a source: they hold nothing as new, and do not read.
+    fn behind(&self, version: Version) -> usize {
+        let behind = self.lagging(version).filter(|group| {
+            group.incarnation != self.group.incarnation
+                && self.is_near(group)
+                && self.edges.source_of(group.incarnation).is_none()
+        });
+        behind.count()
     }
 
     /// Whether another group waits for a source of the version.

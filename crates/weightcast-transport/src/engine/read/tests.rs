@@ -7,7 +7,7 @@ use crate::engine::gauge::Gauge;
 use crate::lane::{Endpoint, LaneTask, OpenLane};
 use crate::piece::filling::Filling;
 use crate::wire::description::ExportDescription;
-use crate::{Auth, DataServer, Peer, Way};
+use crate::{Auth, DataServer, ExportId, Peer, Way};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
@@ -28,8 +28,8 @@ fn a_second_worker_does_not_wait_for_a_place_where_the_first_has_one() {
     let job = SourceJob { peer: &peer, export, generation: 1, copies };
     let targets = [Region::allocate(len).unwrap()];
     let options = TransferOptions { deadline: Some(soon), ..TransferOptions::default() };
-    let mut route = CheckedJob::read(0, &job, &targets, &options).unwrap();
-    route.pieces = Pieces::cut(&job.copies, PIECE_BYTES);
+    let route = CheckedJob::read(0, &job, &job.copies, &targets, &options).unwrap();
+    let stock = Stock::new(Pieces::cut(&job.copies, PIECE_BYTES), 1);
     let (arrived, is_there) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(released);
@@ -42,17 +42,17 @@ fn a_second_worker_does_not_wait_for_a_place_where_the_first_has_one() {
     server.exports().hold(export, Holds::new(held));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let first = route.open(&targets, &options.holds, options.patience());
+            let first = route.open(&stock, &targets, &options.holds, options.patience());
             let mut first = first.unwrap().expect("nobody has drawn a piece");
-            first.submit(route.pieces.draw().unwrap());
+            first.submit(stock.pieces.draw().unwrap());
             assert!(first.poll().unwrap().is_some());
         });
         is_there.recv().unwrap();
-        let second = route.open(&targets, &options.holds, options.patience());
+        let second = route.open(&stock, &targets, &options.holds, options.patience());
         drop(release);
         assert!(second.expect("the first reads it all").is_none());
     });
-    assert_eq!(route.lanes.load(Ordering::Acquire), 1, "of the one that is open");
+    assert_eq!(stock.lanes.load(Ordering::Acquire), 1, "of the one that is open");
 }
 
 fn reading(way: Way) -> (DataServer, Peer) {
@@ -109,9 +109,10 @@ fn nobody_opens_a_lane_for_nothing() {
     let copies = vec![StridedCopy::contiguous(0, 0, 0, 0, 7)];
     let job = SourceJob { peer: &peer, export, generation: 1, copies };
     let options = TransferOptions { threads: 1, ..TransferOptions::default() };
-    let route = CheckedJob::read(0, &job, &targets, &options).unwrap();
-    let none = route.open(&targets, &options.holds, options.patience()).unwrap();
-    assert!(none.is_none() && route.lanes.load(Ordering::Acquire) == 0);
+    let route = CheckedJob::read(0, &job, &job.copies, &targets, &options).unwrap();
+    let stock = Stock::new(Pieces::cut(&[], PIECE_BYTES), 1);
+    let none = route.open(&stock, &targets, &options.holds, options.patience()).unwrap();
+    assert!(none.is_none() && stock.lanes.load(Ordering::Acquire) == 0);
     drop(none);
     read(std::slice::from_ref(&job), &targets, &options).unwrap();
     assert_eq!(peer.port().count(), 1);
@@ -207,13 +208,15 @@ fn whoever_has_died_by_the_end_is_named_by_its_job() {
     let jobs = [job(), job(), job()];
     for bad in 0..3 {
         let routes = jobs.iter().enumerate().map(|(source, job)| {
-            let mut route = CheckedJob::read(source, job, &[], &options).unwrap();
+            let mut route = CheckedJob::read(source, job, &[], &[], &options).unwrap();
             if source == bad {
                 route.read_over(&dead);
             }
             route
         });
-        let error = RunningTransfer::new(routes.collect(), &[], &options).execute().unwrap_err();
+        let stocks = jobs.iter().map(|_| Stock::new(Pieces::cut(&[], PIECE_BYTES), 1)).collect();
+        let run = RunningTransfer::new(routes.collect(), stocks, &[], &options);
+        let error = run.execute().unwrap_err();
         assert_eq!((error.0, Err(error.1)), (bad, dead.verify()));
     }
 }
@@ -257,4 +260,120 @@ fn a_failure_stops_whoever_waits() {
     let options = TransferOptions { deadline, ..TransferOptions::default() };
     let error = read(&jobs, &targets, &options).unwrap_err();
     assert_eq!((error.source, error.kind), (1, TransportError::Fenced { export: bad }));
+}
+
+/// Sources of the same bytes, each with a data port of its own, and memory to read into.
+struct Striped {
+    servers: Vec<(DataServer, Peer, ExportId)>,
+    bytes: Vec<u8>,
+    targets: [Region; 1],
+}
+
+impl Striped {
+    fn new(way: Way, sources: usize, pieces: usize) -> Self {
+        let bytes: Vec<u8> = (0..pieces * PIECE_BYTES).map(|i| (i / 7 % 251) as u8).collect();
+        let source = |_| {
+            let (server, peer) = reading(way);
+            let memory = Region::from_bytes(&bytes).unwrap();
+            let export = server.exports().expose(1, vec![memory]);
+            (server, peer, export)
+        };
+        let servers = (0..sources).map(source).collect();
+        let targets = [Region::allocate(bytes.len()).unwrap()];
+        Self { servers, bytes, targets }
+    }
+
+    /// One job with the copies, and one without for each further source.
+    fn jobs(&self) -> Vec<SourceJob<'_>> {
+        let whole = StridedCopy::contiguous(0, 0, 0, 0, self.bytes.len() as u64);
+        let jobs = self.servers.iter().enumerate().map(|(at, (_, peer, export))| SourceJob {
+            peer,
+            export: *export,
+            generation: 1,
+            copies: if at == 0 { vec![whole] } else { Vec::new() },
+        });
+        jobs.collect()
+    }
+
+    fn options(&self) -> TransferOptions {
+        let deadline = Some(Instant::now() + Duration::from_secs(20));
+        let stripes = self.servers.len();
+        TransferOptions { stripes, threads: 1, deadline, ..TransferOptions::default() }
+    }
+
+    /// Reads, and returns what each source has given.
+    fn read(&self, options: &TransferOptions) -> Vec<u64> {
+        let digests = read(&self.jobs(), &self.targets, options).unwrap();
+        assert!(self.targets[0].to_vec() == self.bytes);
+        assert_eq!(digests, [self.targets[0].digest(0, self.bytes.len(), 0).unwrap()]);
+        options.gauge.given()
+    }
+}
+
+/// No piece is read twice, and none is left, by any way and with any number of threads.
+#[test]
+fn several_sources_give_each_byte_once() {
+    for way in [Way::Tcp, Way::Direct, Way::Reference] {
+        for threads in [1, 2, 5] {
+            let striped = Striped::new(way, 3, 9);
+            let given = striped.read(&TransferOptions { threads, ..striped.options() });
+            assert_eq!(given.iter().sum::<u64>(), striped.bytes.len() as u64, "{way:?} {threads}");
+        }
+    }
+}
+
+/// Its place is taken by those that go on; what it was asked for is asked of them.
+#[test]
+fn a_source_that_stands_still_is_read_around() {
+    for (stands, pieces) in [(0, 12), (1, 12), (2, 12), (0, 3), (1, 3)] {
+        let striped = Striped::new(Way::Tcp, 3, pieces);
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let held = move |point| {
+            if point == HoldPoint::Taking {
+                let _ = released.lock().unwrap().recv();
+            }
+        };
+        let (server, _, export) = &striped.servers[stands];
+        server.exports().hold(*export, Holds::new(held));
+        let given = striped.read(&striped.options());
+        assert_eq!(given[stands], 0, "source {stands} stood still");
+        drop(release);
+        assert_eq!(given.iter().sum::<u64>(), striped.bytes.len() as u64);
+    }
+}
+
+/// A relay advertises what has come, whoever gave it, and keeps it when another source goes on.
+#[test]
+fn memory_that_is_filled_by_several_is_final_as_it_comes() {
+    for way in [Way::Tcp, Way::Direct] {
+        let striped = Striped::new(way, 2, 6);
+        let filling = Arc::new(Filling::new(&striped.targets));
+        let options = TransferOptions { filling: Some(Arc::clone(&filling)), ..striped.options() };
+        let given = striped.read(&options);
+        assert_eq!(given.iter().sum::<u64>(), striped.bytes.len() as u64);
+        let (done, all) = filling.progress();
+        assert_eq!(done, all);
+        // All of it is kept: nothing is read again.
+        let again = TransferOptions { gauge: Arc::default(), ..options };
+        read(&striped.jobs(), &striped.targets, &again).unwrap();
+        assert_eq!(again.gauge.given(), [0, 0], "{way:?}");
+    }
+}
+
+/// Also where its memory is too small for copies that are another job's.
+#[test]
+fn a_source_that_fails_is_named_though_others_could_give_its_pieces() {
+    for way in [Way::Tcp, Way::Direct, Way::Reference] {
+        let mut striped = Striped::new(way, 2, 4);
+        let small = vec![Region::allocate(striped.bytes.len() - 1).unwrap()];
+        let good = striped.servers[1].2;
+        striped.servers[1].2 = striped.servers[1].0.exports().expose(1, small);
+        let error = read(&striped.jobs(), &striped.targets, &striped.options()).unwrap_err();
+        assert_eq!(error.source, 1, "{way:?}: {}", error.kind);
+        striped.servers[1].2 = good;
+        striped.servers[1].0.exports().fence(good);
+        let error = read(&striped.jobs(), &striped.targets, &striped.options()).unwrap_err();
+        assert_eq!(error.source, 1, "{way:?}: {}", error.kind);
+    }
 }

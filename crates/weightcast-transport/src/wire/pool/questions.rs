@@ -115,7 +115,7 @@ fn a_connection_rests_only_when_nothing_is_under_way_on_it() {
         assert_eq!(pool.count(), 1, "before one that {manner:?}");
         let slow = matches!(manner, IsSlow | IsSlowInside);
         let deadline = slow.then(|| Instant::now() + TICK);
-        let patience = Patience { deadline, cancel: Some(&given_up), stop: None };
+        let patience = Patience { deadline, cancel: Some(&given_up), ..Patience::default() };
         let protocol = |what| TransportError::Protocol { addr, what };
         let outcome = ask(&pool, manner, number, &patience);
         given_up.store(false, Ordering::Release);

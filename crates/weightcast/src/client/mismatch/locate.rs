@@ -78,6 +78,9 @@ impl ReachedSource {
 impl MismatchSearch<'_> {
     /// The first difference, or why none was found.
     pub(crate) fn run(&self) -> Result<Place, String> {
+        if let Some(place) = self.source_of_several()? {
+            return Ok(place);
+        }
         let by_source = self.copies_by_source();
         for (shard, copies) in by_source.iter().enumerate().filter(|(_, c)| !c.is_empty()) {
             let source = self.reach(shard)?;
@@ -92,6 +95,24 @@ impl MismatchSearch<'_> {
             }
         }
         self.changed_here()
+    }
+
+    /// Of a read from several replicas, nobody notes who gave which bytes: asks each whether it holds what it
+    /// published.
+    fn source_of_several(&self) -> Result<Option<Place>, String> {
+        if self.evidence.assignment.stripes() < 2 {
+            return Ok(None);
+        }
+        let tensors = self.evidence.registration.layout.tensors();
+        for place in 0..self.evidence.assignment.shards.len() {
+            self.check()?;
+            // What one of them does not say, another may.
+            let found = self.reach(place).and_then(|source| self.unsealed(&source, tensors));
+            if let Ok(Some(found)) = found {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     fn copies_by_source(&self) -> Vec<Vec<Copy>> {

@@ -3,9 +3,8 @@
 //! `plans` makes a plan once for two layouts, and `plan_files` keeps plans from one process to the
 //! next. `route` binds a plan to the shards of a source, each a `bound_source`, and reads; `unchanged`
 //! finds what need not be read, because the memory holds it already. `networks` says where a reader may connect to,
-//! and `reach` explains addresses that only one host can reach. `striping` spreads a read over
-//! several sources, `pace` measures how fast the bytes come, and `source_spans` tells traces when
-//! those of a source are there. `staging` is memory that a staged update fills before its bytes are
+//! and `reach` explains addresses that only one host can reach. `pace` measures
+//! how fast the bytes come, and `source_spans` tells traces when those of a source are there. `staging` is memory that a staged update fills before its bytes are
 //! copied into place. A read leaves `evidence` in case its sums are refused; `difference` says how
 //! two layouts differ.
 
@@ -21,7 +20,6 @@ pub(crate) mod read;
 pub(crate) mod route;
 mod source_spans;
 pub(super) mod staging;
-mod striping;
 pub(in crate::client) mod unchanged;
 
 use std::sync::Arc;

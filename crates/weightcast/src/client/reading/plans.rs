@@ -6,11 +6,9 @@ use std::sync::{Arc, Mutex};
 use weightcast_plan::stored::PlanName;
 use weightcast_plan::{Layout, Plan};
 use weightcast_protocol::ContentDigest;
-use weightcast_protocol::message::{Assignment, ReadFailure};
-use weightcast_transport::Units;
+use weightcast_protocol::message::ReadFailure;
 
 use super::plan_files::PlanFiles;
-use super::striping;
 use crate::client::memory::registration::RegisteredShard;
 use crate::limits::CACHED_PLANS;
 
@@ -55,30 +53,9 @@ impl Plans {
         Self { known: Mutex::default(), files }
     }
 
-    /// The plan for these layouts, spread over all sources of the assignment: remembered, read, or
-    /// made and then kept.
+    /// The plan for a source with the layouts of these names, whether it is read from or writes: remembered,
+    /// read, or made and then kept. Helpers, whose layouts may follow, have the same.
     pub(in crate::client) fn get(
-        &self,
-        registration: &RegisteredShard,
-        assignment: &Assignment,
-        sources: &[Arc<Layout>],
-    ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
-        let names: SourceLayouts = assignment.shards.iter().map(|shard| shard.layout).collect();
-        let mut known = self.known.lock().expect("no panic while planning");
-        if let Some(plan) = remembered(&known, &names) {
-            return Ok((plan, PlanFrom::Memory));
-        }
-        // Helpers have the layouts of the source: plan for the source alone.
-        let each = assignment.shards_each();
-        let sources: Vec<&Layout> = sources.iter().take(each).map(Arc::as_ref).collect();
-        let (plan, from) = self.find(registration, &names[..each.min(names.len())], &sources)?;
-        let units = Units::new(registration.regions.iter().map(|region| region.len() as u64));
-        let plan = striping::spread(plan, assignment.stripes(), each, &units);
-        Ok((remember(&mut known, names, plan), from))
-    }
-
-    /// The plan for one source with these layouts, whether it is read from or writes.
-    pub(in crate::client) fn of_one(
         &self,
         registration: &RegisteredShard,
         names: &[ContentDigest],
@@ -88,7 +65,7 @@ impl Plans {
         if let Some(plan) = remembered(&known, names) {
             return Ok((plan, PlanFrom::Memory));
         }
-        let sources: Vec<&Layout> = sources.iter().map(Arc::as_ref).collect();
+        let sources: Vec<&Layout> = sources.iter().take(names.len()).map(Arc::as_ref).collect();
         let (plan, from) = self.find(registration, names, &sources)?;
         Ok((remember(&mut known, names.to_vec(), plan), from))
     }

@@ -65,12 +65,15 @@ impl Routes {
     pub(crate) fn read(&self, read: &Read<'_>) -> Result<ArrivedRead, ReadFailure> {
         let started = Instant::now();
         check_catalog(read)?;
+        let layouts = read.assignment.layouts();
         let (plan, plan_from) = info_span!("plan")
-            .in_scope(|| self.plans.get(read.registration, read.assignment, read.sources))?;
+            .in_scope(|| self.plans.get(read.registration, &layouts, read.sources))?;
         let planned = started.elapsed();
         let bound = self.bind(&plan, read)?;
         read.pace.of(bound.iter().map(|bound| bound.shard));
-        let compared = ComparedRead::new(read, &plan, &bound, self.content());
+        // Helpers are asked for bytes alone.
+        let source = &bound[..bound.len() / read.assignment.stripes()];
+        let compared = ComparedRead::new(read, &plan, source, self.content());
         let options = TransferOptions {
             threads: self.threads,
             deadline: Some(read.deadline),
@@ -79,6 +82,7 @@ impl Routes {
             filling: read.filling.clone(),
             digests: true,
             holds: self.holds.clone(),
+            stripes: read.assignment.stripes(),
             slots: read.registration.cells.len(),
         };
         let memory = read.memory.lock().expect("no panic while held");
@@ -108,11 +112,12 @@ impl Routes {
         drop(digesting);
         drop(memory);
         let mut transfer = self.transfer(read, &jobs);
+        transfer.given = by_replica(read, &bound);
         transfer.unchanged = left_out.bytes(&plan);
         transfer.seconds = started.elapsed().as_secs_f64();
         (transfer.plan_seconds, transfer.plan_from) = (planned.as_secs_f64(), plan_from);
         Span::current().record("bytes", transfer.bytes).record("unchanged", transfer.unchanged);
-        let moved = jobs.iter().map(bytes).sum();
+        let moved = transfer.given.iter().sum();
         let experience = Experience::of(plan.bytes(), moved, moving.elapsed());
         let content = compared.content(&digests, experience);
         let (sums, note) = (read.registration.fold(&digests), read.registration.note(&digests));
@@ -131,7 +136,11 @@ impl Routes {
     /// What these jobs have moved, and by which way.
     fn transfer(&self, read: &Read<'_>, jobs: &[SourceJob<'_>]) -> Transfer {
         let way = |job: &SourceJob<'_>| job.peer.way_to(job.export, job.generation);
-        let came = |asked: Way| jobs.iter().filter(|job| way(job) == asked).map(bytes).sum();
+        let given = read.pace.gauge.given();
+        let came = |asked: Way| {
+            let came = jobs.iter().zip(&given).filter(|(job, _)| way(job) == asked);
+            came.map(|(_, bytes)| bytes).sum()
+        };
         let first = jobs.first().map(|job| job.peer.why(job.export, job.generation).to_owned());
         let held = read.registration.bytes();
         Transfer {
@@ -174,13 +183,15 @@ impl Routes {
         self.forget_content();
     }
 
-    /// Reaches the sources that the plan reads from.
+    /// Reaches the sources that the plan reads from, and the same shards of each helper.
     fn bind(&self, plan: &Plan, read: &Read<'_>) -> Result<Vec<BoundSource>, ReadFailure> {
-        let mut gives = vec![false; read.sources.len()];
+        let each = read.assignment.shards_each();
+        let mut gives = vec![false; each];
         plan.copies.iter().for_each(|copy| gives[copy.source as usize] = true);
-        let givers = gives.iter().enumerate().filter(|(_, gives)| **gives);
-        givers
-            .map(|(index, _)| {
+        let places = 0..read.assignment.shards.len();
+        places
+            .filter(|place| gives[place % each])
+            .map(|index| {
                 let shard = &read.assignment.shards[index];
                 let peer = self.peer(&shard.data_address, read.deadline);
                 let peer = peer.map_err(|e| source_failure(index, &e))?;
@@ -276,8 +287,17 @@ pub(crate) struct ArrivedRead {
     pub(crate) evidence: Evidence,
 }
 
+/// What each replica has given, the source first.
+fn by_replica(read: &Read<'_>, bound: &[BoundSource]) -> Vec<u64> {
+    let mut given = vec![0; read.assignment.stripes()];
+    for (bound, bytes) in bound.iter().zip(read.pace.gauge.given()) {
+        given[read.assignment.at(bound.shard as u32).0] += bytes;
+    }
+    given
+}
+
 /// A job for each source: all copies of the plan from there but those that are left out. One without
-/// copies still has to find that its source stands.
+/// copies still has to find that its source stands; helpers have none of their own.
 fn jobs<'a>(plan: &Plan, left_out: &LeftOut, bound: &'a [BoundSource]) -> Vec<SourceJob<'a>> {
     // The transport asks for bytes as they are.
     let Codec::Raw = plan.codec;

@@ -177,6 +177,9 @@ fn compared(of: Drawbacks, chosen: Drawbacks, name: &str) -> String {
     if a.other_host != b.other_host {
         return format!("{name} is on the reader's host");
     }
+    if a.trainer != b.trainer {
+        return format!("it is a trainer, whose link is spared, and {name} is none");
+    }
     "both would do, and the name decides".to_owned()
 }
 

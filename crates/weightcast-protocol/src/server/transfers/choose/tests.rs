@@ -19,6 +19,7 @@ struct DrawnGroup {
     reads: Option<usize>,
     serves: bool,
     odd: bool,
+    trainer: bool,
     failures: u32,
     slow: bool,
 }
@@ -41,6 +42,7 @@ impl DrawnScene {
                 datacentre: draw(datacentres),
                 host: draw(2),
                 odd: draw(4) == 0,
+                trainer: draw(2) == 0,
                 serves: draw(4) != 0,
                 ..DrawnGroup::default()
             };
@@ -119,7 +121,8 @@ impl DrawnScene {
             } else {
                 let load = self.readers(place).len();
                 let other_host = group.host != self.groups[OTHERS].host;
-                let against = (group.accusers, group.slow, depth, load, other_host);
+                let trainer = group.trainer;
+                let against = (group.accusers, group.slow, depth, load, other_host, trainer);
                 offers.push(((group.failures, against, names[place].clone()), place));
             }
         }
@@ -140,6 +143,7 @@ impl DrawnScene {
         (server.config.fanout, server.config.depth_limit) = (self.fanout as u32, self.depth as u32);
         let groups: Vec<Incarnation> = names.iter().map(|name| server.prop(name, 1)).collect();
         for (group, drawn) in groups.iter().zip(&self.groups) {
+            server.at(*group).role = if drawn.trainer { Role::Trainer } else { Role::Rollout };
             let member = server.at(*group).members.get_mut(&0).unwrap();
             member.location.datacentre = format!("dc{}", drawn.datacentre);
             member.location.host = format!("host{}", drawn.host);

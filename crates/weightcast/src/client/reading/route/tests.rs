@@ -202,7 +202,7 @@ fn a_source_of_which_everything_is_left_out_has_a_job_too() {
         memory: &scene.memory,
         comparing: Comparing::default(),
     };
-    let found = scene.routes.plans.get(read.registration, read.assignment, read.sources);
+    let found = scene.routes.plans.get(read.registration, &read.assignment.layouts(), read.sources);
     let (plan, _) = found.map_err(|e| format!("{e:?}")).unwrap();
     let bound = scene.routes.bind(&plan, &read).map_err(|e| format!("{e:?}")).unwrap();
     let jobs = jobs(&plan, &LeftOut::everything(&plan), &bound);
@@ -270,7 +270,7 @@ fn the_newest_plans_are_remembered_until_they_are_forgotten() {
 }
 
 #[test]
-fn a_plan_for_two_sources_is_not_used_for_one_of_them() {
+fn sources_of_one_layout_are_read_by_one_plan_together_or_alone() {
     let scene = RouteScene::reading("a");
     (0..2).for_each(|shard| scene.serve(shard, 7));
     // Two replicas of one shard each, with one layout; or only one of them.
@@ -287,12 +287,8 @@ fn a_plan_for_two_sources_is_not_used_for_one_of_them() {
         shards: both.shards[shard..=shard].into(),
         ..both.clone()
     };
-    for (assignment, from) in [
-        (both.clone(), PlanFrom::Planner),
-        (alone(0), PlanFrom::Planner),
-        (both.clone(), PlanFrom::Memory),
-        (alone(1), PlanFrom::Memory),
-    ] {
+    let each = [both.clone(), alone(0), both.clone(), alone(1)];
+    for (number, assignment) in each.into_iter().enumerate() {
         scene.registration.regions[0].write_at(0, &vec![0; BYTES as usize]).unwrap();
         let read = scene.routes.read(&Read {
             registration: &scene.registration,
@@ -306,10 +302,13 @@ fn a_plan_for_two_sources_is_not_used_for_one_of_them() {
             comparing: Comparing::default(),
         });
         let arrival = read.map_err(|e| format!("{e:?}")).unwrap();
-        assert_eq!(arrival.transfer.plan_from, from);
+        let from = if number == 0 { PlanFrom::Planner } else { PlanFrom::Memory };
+        let Transfer { plan_from, helpers, given, .. } = arrival.transfer;
+        assert_eq!(plan_from, from);
+        assert_eq!((helpers.len() + 1, given.iter().sum()), (given.len(), BYTES));
         assert!(scene.held() == vec![7; BYTES as usize]);
     }
-    assert!(scene.servers.iter().all(|server| server.connections() > 0), "both have given");
+    assert!(scene.servers.iter().all(|server| server.connections() > 0), "both were asked");
 }
 
 #[test]

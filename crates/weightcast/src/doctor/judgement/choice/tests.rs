@@ -56,7 +56,7 @@ fn each_choice_is_told_with_its_reason() {
         ..preview()
     };
     let none = Drawbacks::default();
-    let table: [(Preview, CheckVerdict, &[&str]); 14] = [
+    let table: [(Preview, CheckVerdict, &[&str]); 15] = [
         (preview(), Ok, &["rollout would read version 7 of run 2 from trainer", "datacentre eu"]),
         (
             Preview { near: false, may_cross: true, ..preview() },
@@ -97,6 +97,11 @@ fn each_choice_is_told_with_its_reason() {
             other(Drawbacks { other_host: true, ..none }, none),
             Ok,
             &["relay is on the reader's host"],
+        ),
+        (
+            other(Drawbacks { trainer: true, ..none }, none),
+            Ok,
+            &["it is a trainer, whose link is spared, and relay is none"],
         ),
         (other(none, none), Ok, &["the name decides"]),
     ];
