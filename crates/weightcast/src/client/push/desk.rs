@@ -108,3 +108,6 @@ impl PushDesk {
         driver.as_ref().is_some_and(|driver| driver.try_send(word).is_ok())
     }
 }
+
+#[cfg(test)]
+mod tests;

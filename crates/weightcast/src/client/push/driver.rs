@@ -342,3 +342,6 @@ fn ended(to: &PushedTo, outcome: &TargetOutcome, over: Option<OverWord>) -> Push
         detail: over.map_or_else(String::new, |over| over.detail),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -349,3 +349,6 @@ fn said(failure: &ReadFailure) -> String {
         ReadFailure::Layout { detail } => detail.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,3 +68,6 @@ fn order_came(state: &Arc<HandleState>, word: OrderWord) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,8 +28,13 @@ mod parcels;
 mod plans;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod samples;
+#[cfg(test)]
+mod scene;
 pub(in crate::client) mod sender;
 mod sending;
 mod server;
 pub(in crate::client) mod target;
 pub(crate) mod word;
+
+#[cfg(test)]
+mod whole;

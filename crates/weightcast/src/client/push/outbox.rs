@@ -80,3 +80,6 @@ fn say(state: &HandleState, address: &str, word: &[u8]) -> Result<(), Unsaid> {
         Unsaid::Peer(error)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,3 +82,6 @@ impl PushPlans {
         Ok(made)
     }
 }
+
+#[cfg(test)]
+mod tests;

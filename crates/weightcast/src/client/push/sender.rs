@@ -234,3 +234,6 @@ fn may_read(
     let may = machine.may_write(target, grant) && *of == SenderId(export.0);
     may.then(|| (registration, Arc::clone(&sending.cancel)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -160,3 +160,6 @@ impl TargetRoom {
         events.try_send(TargetEvent::Written(word)).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests;
