@@ -112,6 +112,26 @@ impl ModelFigures {
     }
 }
 
+#[cfg(test)]
+impl ModelFigures {
+    /// How often this call has ended, by outcome.
+    pub(crate) fn ended(&self, call: &str) -> Vec<(&'static str, u64)> {
+        let of = self.calls.each().filter(|(name, ..)| *name == call);
+        of.map(|(_, outcome, durations)| (outcome, durations.count())).collect()
+    }
+
+    /// Of all reads: bytes by each way and unchanged; seconds, those of plans and of installs.
+    pub(crate) fn brought(&self) -> [f64; 6] {
+        let bytes = [self.direct.bytes, self.tcp.bytes, self.unchanged_bytes].map(|of| of as f64);
+        let seconds = [self.read_seconds, self.plan_seconds, self.install_seconds];
+        [bytes[0], bytes[1], bytes[2], seconds[0], seconds[1], seconds[2]]
+    }
+
+    pub(crate) fn last_update_took(&self) -> Option<Duration> {
+        self.last_update.map(|(_, took)| took)
+    }
+}
+
 /// Whether a rollout waits for weights in this call.
 pub(super) fn is_update(call: &str) -> bool {
     matches!(call, "update" | "replicate")

@@ -53,7 +53,7 @@ pub(super) fn wait_sealed(figures: &HandleFigures, started: Instant, result: &Re
 }
 
 /// The newest version that an answer names.
-fn heard_of(result: &Result<(Answer, Transfer), Error>) -> Option<Version> {
+pub(super) fn heard_of(result: &Result<(Answer, Transfer), Error>) -> Option<Version> {
     match result {
         Ok((answer, _)) => match answer {
             Answer::Published { version }

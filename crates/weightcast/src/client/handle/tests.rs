@@ -16,6 +16,8 @@ use crate::client::memory::reservations::ReservedMemory;
 use crate::client::mismatch::locate::Cause;
 use crate::client::reading::pace::LatestRead;
 
+mod calls;
+
 pub(in crate::client) const LONG: Duration = Duration::from_secs(20);
 /// Of the registered tensor `w`.
 const BYTES: u64 = 64;
