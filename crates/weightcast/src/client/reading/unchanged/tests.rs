@@ -261,9 +261,17 @@ fn digests_are_waited_for_where_they_have_saved_most_before() {
     scene.routes.remember(KnownContent { experience, ..known.content });
     scene.publish([1, 4]);
     let note = scene.true_note();
+    // The reader connects anew, so its coming is seen: however slow it is, the digests come after that, and soon.
+    scene.routes.forget_peer(&scene.server.addr().to_string());
+    let come = |any: bool| {
+        while (scene.server.connections() > 0) != any {
+            thread::yield_now();
+        }
+    };
+    come(false);
     let arrival = thread::scope(|scope| {
         let reads = scope.spawn(|| scene.read());
-        (0..1_000).for_each(|_| thread::yield_now());
+        come(true);
         scene.note(&note);
         reads.join().unwrap()
     });
