@@ -127,7 +127,10 @@ fn over(error: &Error) -> (TargetOver, String) {
 
 #[cfg(test)]
 mod tests {
+    use weightcast_protocol::message::Answer;
+
     use super::*;
+    use crate::client::handle::tests::HandleScene;
     use crate::client::push::samples;
 
     #[test]
@@ -144,5 +147,31 @@ mod tests {
         late.order.command = PushCommand::Dismiss;
         assert!(!begun(&late, own), "the end of an earlier push");
         assert!(begins(TargetEvent::Written(samples::written([0])), own).is_none());
+    }
+
+    /// The call takes that version in, even if it is an older one.
+    #[test]
+    fn a_filled_call_is_an_update_to_the_version_that_is_pushed() {
+        let (version, source) = (samples::VERSION, "trainer".to_owned());
+        let committed = move |_: &Call| Ok(Answer::Committed { version, source: source.clone() });
+        let scene = HandleScene::new(1, Vec::new(), committed);
+        assert!(scene.handle.filled(version, Duration::from_secs(20)).unwrap().changed);
+        let selector = Selector::Exact(version.number);
+        assert_eq!(scene.calls(), [Call::Update { selector, allow_rollback: true, staged: false }]);
+    }
+
+    #[test]
+    fn a_driver_is_told_whether_the_content_was_wrong() {
+        let differs = CallError::DigestMismatch {
+            version: samples::VERSION,
+            source_replica: "trainer".to_owned(),
+            detail: "in w".to_owned(),
+        };
+        let (why, detail) = over(&differs.into());
+        assert!(why == TargetOver::Differs && detail.contains("in w"), "{detail}");
+        assert_eq!(
+            over(&Error::misuse("no room")),
+            (TargetOver::Left, Error::misuse("no room").to_string())
+        );
     }
 }

@@ -130,3 +130,53 @@ impl Pushed {
         !self.shards.is_empty() && self.shards.iter().all(|shard| shard.end.is_good())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weightcast_protocol::Epoch;
+
+    #[test]
+    fn a_push_is_whole_if_every_shard_has_the_version() {
+        let version = Version { epoch: Epoch(1), number: 2 };
+        let (new, held) = (PushEnd::New, PushEnd::Held);
+        let left = PushEnd::Ended(TargetEnd::Left);
+        for (ends, whole) in [
+            (&[][..], false),
+            (&[new], true),
+            (&[held, new], true),
+            (&[new, PushEnd::Declined], false),
+            (&[PushEnd::Absent, held], false),
+            (&[left], false),
+        ] {
+            let shard = |end: &PushEnd| PushedShard {
+                replica: "rollout".to_owned(),
+                shard: 0,
+                end: *end,
+                bytes: 0,
+                seconds: 0.0,
+                moved: 0,
+                detail: String::new(),
+            };
+            let pushed = Pushed { version, shards: ends.iter().map(shard).collect() };
+            assert_eq!(pushed.is_whole(), whole, "{ends:?}");
+        }
+    }
+
+    /// Programs read these.
+    #[test]
+    fn ends_and_ways_have_names() {
+        let ended = PushEnd::Ended;
+        let ends = [PushEnd::New, PushEnd::Held, PushEnd::Declined, PushEnd::Absent];
+        let names = ends.map(PushEnd::name);
+        assert_eq!(names, ["new", "held", "declined", "absent"]);
+        assert_eq!(ended(TargetEnd::Ready).name(), "new");
+        assert_eq!(ended(TargetEnd::NoHolder).name(), "no_holder");
+        let ways = [PushWay::Push, PushWay::Pull, PushWay::Neither].map(PushWay::name);
+        assert_eq!(ways, ["push", "pull", "neither"]);
+        let terms = PushTerms::default();
+        assert_eq!((terms.version, &terms.to), (None, &None));
+        let seconds = (terms.deadline.as_secs(), terms.patience.as_secs());
+        assert_eq!(seconds, (60, 5));
+    }
+}

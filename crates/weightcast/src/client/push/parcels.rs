@@ -144,6 +144,10 @@ mod tests {
             vec![copy(0, 0, 8), copy(1, 9, 8)],
             vec![copy(0, 0, 8), copy(1, 8, 9)],
             vec![copy(0, 0, 8), Copy { source_offset: 1, ..copy(1, 8, 8) }],
+            vec![copy(0, 0, 8), Copy { source_buffer: 1, ..copy(1, 8, 8) }],
+            vec![copy(0, 0, 8), Copy { target_buffer: 1, ..copy(1, 8, 8) }],
+            vec![copy(0, 0, 8), Copy { rows: 2, row_bytes: 4, ..copy(1, 8, 8) }],
+            vec![copy(1, 0, 8), copy(1, 8, 8)],
         ] {
             assert_ne!(own, of(other));
         }

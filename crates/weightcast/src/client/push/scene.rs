@@ -61,6 +61,7 @@ impl PushScene {
     /// The target, whose memory is zero.
     pub(super) fn target() -> Self {
         Self::new(
+            FakePort::default(),
             "rollout",
             &[whole()],
             0,
@@ -72,14 +73,27 @@ impl PushScene {
 
     /// A sender that holds the version.
     pub(super) fn sender(shard: usize) -> Self {
+        Self::sender_of(shard, FakePort::default())
+    }
+
+    /// The same, of a server that says this.
+    pub(super) fn sender_of(shard: usize, port: FakePort) -> Self {
         let half = content()[shard * 8..][..8].to_vec();
-        let scene =
-            Self::new("trainer", &base(), shard, ExportId(SENDERS[shard].0), BASE.to_vec(), half);
+        let scene = Self::new(
+            port,
+            "trainer",
+            &base(),
+            shard,
+            ExportId(SENDERS[shard].0),
+            BASE.to_vec(),
+            half,
+        );
         scene.holds(Some(VERSION));
         scene
     }
 
     fn new(
+        port: FakePort,
         name: &str,
         layouts: &[Arc<Layout>],
         shard: usize,
@@ -98,7 +112,7 @@ impl PushScene {
             state.layouts.lock().unwrap().keep(*name, &layout);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        state.push.connect(to([FakePort::default()]), runtime.handle().clone());
+        state.push.connect(to([port]), runtime.handle().clone());
         let (runs, ends) = oneshot::channel::<()>();
         std::thread::spawn(move || runtime.block_on(ends));
         hearing::listen(&state);

@@ -51,3 +51,29 @@ where
     });
     answer.recv_timeout(patience).map_err(|_| closed())?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::push::scene::{BASE, PushScene, base};
+
+    #[test]
+    fn layouts_come_in_the_order_in_which_they_were_named() {
+        let scene = PushScene::target();
+        let named = |names: &[ContentDigest]| layouts(&scene.state, names, ANSWER).unwrap();
+        assert_eq!(named(&BASE), base());
+        assert_eq!(named(&[BASE[1], BASE[1]]), [base()[1].clone(), base()[1].clone()]);
+        assert!(named(&[]).is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_asked_for_a_server_that_is_silent() {
+        let scene = PushScene::target();
+        let unknown = [ContentDigest([77; 16])];
+        let alone = HandleState::alone(None, None);
+        for (state, patience) in [(&scene.state, Duration::from_millis(1)), (&alone, ANSWER)] {
+            let refused = layouts(state, &unknown, patience).unwrap_err().to_string();
+            assert!(refused.contains("did not answer in time"), "{refused}");
+        }
+    }
+}

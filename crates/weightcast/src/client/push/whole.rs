@@ -21,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(600);
 const ROWS: u64 = 12;
 const COLUMNS: u64 = 8;
 
-struct Shard {
+struct ServedShard {
     handle: ShardHandle,
     region: Region,
 }
@@ -53,17 +53,17 @@ fn share(dim: usize, index: u64, of: u64, version: u8) -> Vec<u8> {
         .collect()
 }
 
-fn shard(server: &Server, name: &str, role: Role, dim: usize, index: u64, of: u64) -> Shard {
+fn shard(server: &Server, name: &str, role: Role, dim: usize, index: u64, of: u64) -> ServedShard {
     let options = Options { server: Some(server.address().to_owned()), ..Options::new(role) };
     let replica = Replica::new(name, index as u32, of as u32);
     let handle = ShardHandle::open("model", replica, &options).unwrap();
     let region = Region::allocate((ROWS * COLUMNS / of) as usize).unwrap();
-    let shard = Shard { handle, region };
+    let shard = ServedShard { handle, region };
     shard.register(dim, index, of);
     shard
 }
 
-impl Shard {
+impl ServedShard {
     fn register(&self, dim: usize, index: u64, of: u64) {
         let layout = LayoutSource::Known(layout(dim, index, of));
         self.handle.register(layout, vec![self.region.clone()], LONG).unwrap();
@@ -78,7 +78,7 @@ impl Shard {
     }
 }
 
-fn group(server: &Server, name: &str, role: Role, dim: usize, of: u64) -> Vec<Shard> {
+fn group(server: &Server, name: &str, role: Role, dim: usize, of: u64) -> Vec<ServedShard> {
     let opened = |index| shard(server, name, role, dim, index, of);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..of).map(|index| scope.spawn(move || opened(index))).collect();
@@ -87,7 +87,7 @@ fn group(server: &Server, name: &str, role: Role, dim: usize, of: u64) -> Vec<Sh
 }
 
 /// The same call on all shards.
-fn all<T: Send>(group: &[Shard], call: impl Fn(&Shard) -> T + Sync) -> Vec<T> {
+fn all<T: Send>(group: &[ServedShard], call: impl Fn(&ServedShard) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let threads: Vec<_> = group.iter().map(|shard| scope.spawn(|| call(shard))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -95,11 +95,11 @@ fn all<T: Send>(group: &[Shard], call: impl Fn(&Shard) -> T + Sync) -> Vec<T> {
 }
 
 /// Trainer shards by rows, which publish a version.
-fn trainer(server: &Server, of: u64) -> Vec<Shard> {
+fn trainer(server: &Server, of: u64) -> Vec<ServedShard> {
     group(server, "trainer", Role::Trainer, 0, of)
 }
 
-fn publish(trainer: &[Shard], version: u8) {
+fn publish(trainer: &[ServedShard], version: u8) {
     all(trainer, |shard| {
         if shard.handle.version().is_some() {
             shard.handle.unpublish(LONG).unwrap();
@@ -134,12 +134,12 @@ fn ways(
 
 /// Pushes while these accept.
 fn pushed(
-    group: &[Shard],
+    group: &[ServedShard],
     from: &ShardHandle,
     terms: &PushTerms,
 ) -> (Pushed, Vec<Result<Updated, Error>>) {
     thread::scope(|scope| {
-        let accepts = scope.spawn(|| all(group, Shard::accept));
+        let accepts = scope.spawn(|| all(group, ServedShard::accept));
         let pushed = from.push(terms).unwrap();
         (pushed, accepts.join().unwrap())
     })
@@ -167,9 +167,10 @@ fn all_shards_of_a_trainer_write_into_a_rollout_of_another_layout() {
         shard.has(1, index, 2, 1);
     }
     // Who has the version is told so, and who is not there.
-    let again = trainer[0].handle.push(&terms(Some(&["rollout", "nobody"]), SHORT)).unwrap();
-    let held = |shard| ("rollout", shard, PushEnd::Held);
-    assert_eq!(ends(&again), [("nobody", 0, PushEnd::Absent), held(0), held(1)]);
+    let again = trainer[0].handle.push(&terms(Some(&["rollout"]), LONG)).unwrap();
+    assert_eq!(ends(&again), [("rollout", 0, PushEnd::Held), ("rollout", 1, PushEnd::Held)]);
+    let absent = trainer[0].handle.push(&terms(Some(&["nobody"]), SHORT)).unwrap();
+    assert_eq!(ends(&absent), [("nobody", 0, PushEnd::Absent)]);
     let told = ways(&trainer[0].handle, None, LONG);
     assert_eq!(told.len(), 2);
     assert!(told.iter().all(|of| of.1 == PushWay::Neither && of.3.contains("holds")), "{told:?}");
@@ -233,7 +234,9 @@ fn all_that_hold_the_version_in_the_senders_layout_may_write() {
         assert!(of("target.0").3.contains("as 1 parcels; 2 replicas hold"), "{}", of("target.0").3);
         assert_eq!((of("idle.0").1, of("twin.0").1), (PushWay::Pull, PushWay::Neither));
         assert!(of("idle.0").3.contains("does not accept"));
-        assert_eq!((of("other.1").1, told.len()), (PushWay::Neither, 5));
+        assert_eq!(of("other.1").1, PushWay::Neither);
+        let names: Vec<&str> = told.iter().map(|of| of.0.as_str()).collect();
+        assert_eq!(names, ["idle.0", "other.0", "other.1", "target.0", "twin.0"]);
         assert!(trainer[0].handle.push(&terms(Some(&["target"]), LONG)).unwrap().is_whole());
         accepts.join().unwrap().unwrap();
     });
@@ -347,4 +350,41 @@ fn what_is_not_the_version_is_found_out() {
         "{updated:?}"
     );
     assert_eq!(rollout[0].handle.version(), None);
+}
+
+/// More than one sender's word holds at once; and a tensor of two names, which lies in memory once.
+#[test]
+fn large_tensors_and_tied_ones_are_pushed_in_parcels() {
+    const LARGE: u64 = 9 << 20;
+    let layout = || {
+        let part = |name: &str, bytes| vec![Part::new(name).shape([bytes])];
+        let mut builder = LayoutBuilder::new();
+        builder.add("large", DType::U8, &[LARGE], part("large", LARGE), 0);
+        builder
+            .add("b", DType::U8, &[COLUMNS], part("b", COLUMNS), 0)
+            .also(part("tied", COLUMNS), 0);
+        LayoutSource::Known(builder.build().unwrap())
+    };
+    let content: Vec<u8> = (0..LARGE).map(|at| (at * 7 + at / 4_099) as u8 | 1).collect();
+    let server = server();
+    let opened = |name: &str, role, bytes: &[u8]| {
+        let options = Options { server: Some(server.address().to_owned()), ..Options::new(role) };
+        let handle = ShardHandle::open("model", Replica::new(name, 0, 1), &options).unwrap();
+        let regions = [bytes, &[5; COLUMNS as usize]].map(|of| Region::from_bytes(of).unwrap());
+        handle.register(layout(), regions.to_vec(), LONG).unwrap();
+        (handle, regions)
+    };
+    let (trainer, _) = opened("trainer", Role::Trainer, &content);
+    trainer.publish(1, LONG).unwrap();
+    trainer.wait_sealed(LONG).unwrap();
+    let (rollout, regions) = opened("rollout", Role::Rollout, &vec![0; LARGE as usize]);
+    regions[1].write_at(0, &[0; COLUMNS as usize]).unwrap();
+    let updated = thread::scope(|scope| {
+        let accepts = scope.spawn(|| rollout.accept(&mut |_| true, LONG).unwrap());
+        let pushed = trainer.push(&terms(Some(&["rollout"]), LONG)).unwrap();
+        assert!(pushed.is_whole() && pushed.shards[0].bytes == LARGE + COLUMNS, "{pushed:?}");
+        accepts.join().unwrap()
+    });
+    assert_eq!(updated.transfer.way, "push");
+    assert!(regions[0].to_vec() == content && regions[1].to_vec() == [5; COLUMNS as usize]);
 }

@@ -61,6 +61,17 @@ fn a_call_asks_what_it_was_asked_for() {
     }
 }
 
+/// Before anybody is waited for.
+#[test]
+fn memory_that_cannot_be_written_accepts_no_push() {
+    let scene = saying(committed()).holding(&region().read_only());
+    let refused = scene.handle.accept(&mut |_| true, LONG).unwrap_err().to_string();
+    assert!(refused.contains("read-only") && scene.heard().is_empty(), "{refused}");
+    let gone = saying(committed());
+    let refused = gone.handle.accept(&mut |_| true, LONG).unwrap_err().to_string();
+    assert!(refused.contains("register memory"), "{refused}");
+}
+
 #[test]
 fn what_is_registered_is_published_at_its_generation() {
     let published = || Answer::Published { version: VERSION };

@@ -174,11 +174,33 @@ fn a_replica_that_offers_is_ordered_to_take_the_version_in() {
     assert_eq!(order.lease, span(LEASE));
     let routes = [(0, SENDERS[0]), (1, SENDERS[1])].into();
     assert_eq!(order.command, PushCommand::Fill { routes }, "each parcel from who holds it");
+    let machine = push.machine.as_ref().unwrap();
+    assert_eq!(SENDERS.map(|sender| machine.load(sender)), [BYTES / 2; 2]);
     let to = &push.targets[&TARGET];
     assert_eq!(
         (to.replica.as_str(), to.shard, &to.address),
         ("rollout", 0, &scene.target.address())
     );
+}
+
+#[test]
+fn replicas_that_come_while_a_machine_runs_take_part_in_it() {
+    let scene = DriveScene::new();
+    let mut push = scene.joined();
+    let offer = PushOffer { target: TargetId(51), replica: "second".to_owned(), ..scene.offer() };
+    let shards = vec![(offer, scene.target.address())];
+    push.join(WillingReplica { name: "second".to_owned(), shards }).unwrap();
+    let machine = push.machine.as_ref().unwrap();
+    assert_eq!(
+        (machine.number(), machine.open().collect::<Vec<_>>()),
+        (PUSH, vec![TARGET, TargetId(51)])
+    );
+    assert_eq!(push.targets[&TargetId(51)].replica, "second");
+    assert_eq!([scene.order(), scene.order()].map(|of| of.order.target), [TARGET, TargetId(51)]);
+    // One of them ends, and the push goes on.
+    push.hear(DriverWord::Gone("10.0.0.1:1".to_owned())).unwrap();
+    push.hear(said(over(PUSH.number, TargetOver::Left))).unwrap();
+    assert!(push.machine.is_some() && push.ended.is_empty(), "told when all have ended");
 }
 
 #[test]
@@ -457,8 +479,16 @@ fn a_driver_waits_for_what_is_due_next() {
 #[test]
 fn a_push_ends_when_nobody_is_waited_for_or_its_time_is_over() {
     let scene = DriveScene::new();
-    let settled = scene.push(Some(&[])).run(&scene.words).unwrap();
+    let hour = Instant::now() + 3_600 * SECOND;
+    let mut settled = scene.push(Some(&[]));
+    settled.until = hour;
+    let settled = settled.run(&scene.words).unwrap();
     assert!(settled.shards.is_empty() && !settled.is_whole());
+    // Of a push to all that accept, one has ended, and nobody else is waited for.
+    let mut joined = scene.joined();
+    joined.until = hour;
+    joined.hear(said(PushWord::Report(report(1, TargetState::Ready, Vec::new())))).unwrap();
+    assert!(joined.run(&scene.words).unwrap().is_whole());
     let mut late = scene.push(Some(&["nobody"]));
     late.until = Instant::now();
     let ends = late.run(&scene.words).unwrap().shards;

@@ -72,7 +72,11 @@ impl FillScene {
     }
 
     fn by(order: impl FnOnce(&PushScene) -> OrderWord) -> Self {
-        let (target, driver) = (PushScene::target(), PushScene::sender(0));
+        Self::of(PushScene::target(), order)
+    }
+
+    fn of(target: PushScene, order: impl FnOnce(&PushScene) -> OrderWord) -> Self {
+        let driver = PushScene::sender(0);
         target.state.view.lock().unwrap().generation = Generation(7);
         let words = driver.state.push.drive().unwrap();
         let events = target.state.push.target.open().unwrap();
@@ -205,7 +209,9 @@ fn a_target_is_filled_from_its_order_to_its_version() {
         (PUSH, 1, TargetState::Pausing)
     );
     assert_eq!((first.report.generation, first.opened.len()), (Generation(7), 0));
-    let tells = scene.read();
+    let (read, tells) = read_of(&scene.target, VERSION, false);
+    let cancelled = Arc::clone(&read.cancelled);
+    assert!(scene.target.state.push.target.take_read(read).is_none());
     let filling = scene.until(TargetState::Filling);
     let grants = filling.report.grants;
     assert_eq!(grants.iter().map(|of| of.sender).collect::<Vec<_>>(), SENDERS);
@@ -227,6 +233,8 @@ fn a_target_is_filled_from_its_order_to_its_version() {
     assert_eq!(arrived.note, registration.note(&digests));
     assert_eq!(arrived.evidence.digests, digests);
     assert_eq!((arrived.in_place, arrived.evidence.sources.len()), (true, 2));
+    assert!(Arc::ptr_eq(&arrived.evidence.overwritten, &cancelled));
+    assert_eq!(arrived.evidence.assignment, assignment(&scene.target, VERSION));
     let moved = &arrived.transfer;
     assert_eq!((moved.bytes, moved.verified, moved.tcp, moved.direct), (BYTES, BYTES, BYTES, 0));
     assert_eq!((moved.way.as_str(), moved.plan_from), ("push", PlanFrom::Planner));
@@ -303,6 +311,23 @@ fn a_group_that_reads_another_version_ends_the_push_here() {
         !matches!(&later, Ok(DriverWord::Said(word)) if matches!(**word, PushWord::Over(_))),
         "{later:?}"
     );
+}
+
+/// A data port that opens no grant: what it says is the end of the push here.
+#[test]
+fn a_grant_that_cannot_be_opened_ends_the_push_here() {
+    let target = PushScene::target();
+    let (registration, export) = target.state.current().unwrap();
+    target.state.register(registration.within(vec![target.region.clone().read_only()]), export);
+    let scene = FillScene::of(target, ordered);
+    let tells = scene.read();
+    let over = scene.over();
+    assert_eq!((over.why, over.push), (TargetOver::Left, PUSH));
+    match tells.recv_timeout(LONG).unwrap() {
+        Err(ReadFailure::Source { shard: 0, reason }) => assert_eq!(reason, over.detail),
+        _ => panic!("it was read"),
+    }
+    drop(scene.end(Ok(())));
 }
 
 /// What a call came to, when, and what the driver hears of that.
