@@ -20,7 +20,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -160,6 +160,12 @@ sweep: ## Show CRATE's tests every mutant of it, from one build: what do they mi
 	.ci/sweep-test
 	.ci/sweep $(CRATE) $(if $(NUMBER),--number $(NUMBER)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FROM),--from $(FROM))
+
+# WITHIN: a part of the files' paths; NUMBER, SEED, MINUTES, FROM as above.
+sweep-python: $(VENV)/weightcast ## Show the quick tests every mutant of the Python package
+	$(BIN)/python .ci/sweep-python-test
+	$(BIN)/python .ci/sweep-python $(if $(WITHIN),--in $(WITHIN)) $(if $(NUMBER),--number $(NUMBER)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FROM),--from $(FROM))
 
 fuzz: target/tools/bin/cargo-fuzz ## Feed every decoder random bytes, FUZZ_SECONDS each
 	@echo "$(words $(FUZZ_TARGETS)) targets, $(FUZZ_SECONDS) s each, after a build with AddressSanitizer"
