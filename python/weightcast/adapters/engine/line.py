@@ -210,7 +210,7 @@ class EngineLine:
         except Gone:
             raise
         except Exception as error:
-            failure = f"{order['step']}: {error or type(error).__name__}"
+            failure = f"{order['step']}: {str(error) or type(error).__name__}"
             self.error = failure
         if failure is not None and order["step"] == "Resume":
             # Its workers may serve, and the engine perhaps does not: the driver asks.

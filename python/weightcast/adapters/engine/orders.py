@@ -173,7 +173,7 @@ class Orders:
     def _finish(self, order: Json, error: Exception | None) -> None:
         failure = None
         if error is not None:
-            self._error = f"{order['step']}: {error or type(error).__name__}"[:LONGEST]
+            self._error = f"{order['step']}: {str(error) or type(error).__name__}"[:LONGEST]
             log.warning("%s", self._error, exc_info=error)
             failure = failure_of(error)
         self._gate.handle_performed(json.dumps(order["attempt"]), failure)

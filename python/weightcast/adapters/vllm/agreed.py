@@ -62,7 +62,7 @@ def _error_of(call: Callable[[], Any]) -> str | None:
         call()
     except Exception as raised:
         log.warning("%s", raised, exc_info=True)
-        return f"{raised or type(raised).__name__}"[:LONGEST]
+        return f"{str(raised) or type(raised).__name__}"[:LONGEST]
     return None
 
 
