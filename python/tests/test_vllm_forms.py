@@ -4,13 +4,15 @@ what a form's own base classes and calls demand. (The installed vLLM: `make test
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import weightcast as wc
 from weightcast.adapters.engine import Settings
+
+from .stand_ins import stand_in
 
 torch = pytest.importorskip("torch")
 
@@ -95,10 +97,6 @@ FORMS = {"0.32": (Engine, Trainer), "mid-2026": (EngineThatSends, TrainerWithCon
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The stand-in of a form in the place of vLLM."""
-    for name in [n for n in sys.modules if n == "vllm" or n.startswith("vllm.")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in OURS:
-        monkeypatch.delitem(sys.modules, f"weightcast.adapters.vllm.{name}", raising=False)
     engine, trainer = FORMS[request.param]
     base = {"WeightTransferEngine": engine, "TrainerWeightTransferEngine": trainer, "TrainerInitInfo": TrainerInitInfo}
     contents: dict[str, dict[str, Any]] = {
@@ -107,13 +105,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         "vllm.config": {"get_current_vllm_config": lambda: None},
         "vllm.model_executor.model_loader.base_loader": {"BaseModelLoader": object},
     }
-    for path, attributes in contents.items():
-        parts = path.split(".")
-        for end in range(1, len(parts) + 1):
-            name = ".".join(parts[:end])
-            if name not in sys.modules:
-                monkeypatch.setitem(sys.modules, name, ModuleType(name))
-        vars(sys.modules[path]).update(attributes)
+    stand_in(monkeypatch, "vllm", contents, [f"weightcast.adapters.vllm.{name}" for name in OURS])
     return str(request.param)
 
 
