@@ -1,17 +1,20 @@
 """What the package is told arrives at the native half under the name that it has there, and what the
 native half answers comes back under the right one: every value here differs from every other."""
 
+import asyncio
 import dataclasses
 import inspect
 import pickle
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import weightcast as wc
-from weightcast import _core, handle, server, verdict
+from weightcast import _core, aio, handle, server, verdict
+from weightcast.adapters.catalog import Entry
 
 
 class Called:
@@ -118,8 +121,18 @@ CALLS = [
     ("catalog", (), {"deadline": 1.5}, {"deadline": 1.5}),
     ("unregister", (), {"deadline": 1.5}, {"deadline": 1.5}),
     ("close", (), {"deadline": 1.5}, {"deadline": 1.5}),
+    ("push", (9,), {"to": "r", "deadline": 1.5, "patience": 2.5}, {"version": 9, "to": ["r"], "deadline": 1.5, "patience": 2.5}),
+    ("push", (), {"to": ("r", "s"), "deadline": 1.5}, {"version": None, "to": ["r", "s"], "deadline": 1.5, "patience": 5.0}),
+    ("push", (9,), {"deadline": 1.5}, {"version": 9, "to": None, "deadline": 1.5, "patience": 5.0}),
+    ("accept", (), {"before": print, "deadline": 1.5}, {"before": print, "deadline": 1.5}),
+    ("retain", ("latest-3",), {"deadline": 1.5}, {"selector": wc.Selector("latest_minus", 3), "deadline": 1.5}),
+    ("let_go", (9,), {"deadline": 1.5}, {"version": 9, "deadline": 1.5}),
+    ("refuse", ("why",), {"deadline": 1.5}, {"reason": "why", "deadline": 1.5}),
 ]
-ANSWERS: dict[str, Any] = {"update": HELD, "replicate": HELD, "list": LISTED, "wait": LISTED, "catalog": [("w", "bf16", [2, 3])]}
+ANSWERS: dict[str, Any] = {"update": HELD, "replicate": HELD, "list": LISTED, "wait": LISTED, "catalog": [("w", "bf16", [2, 3])],
+                           "accept": HELD, "retain": (9, 1), "push": "pushed"}
+#: What the caller gets of these, where that is no record of the native half.
+MADE = {"retain": 9, "list": {7: {"a"}, 8: {"a", "b"}}, "wait": {7: {"a"}, 8: {"a", "b"}}, "catalog": {"w": Entry((2, 3), "bf16")}}
 
 
 @pytest.mark.parametrize("name, positional, named, passed", CALLS)
@@ -127,8 +140,77 @@ def test_a_call_passes_what_it_is_given(
     name: str, positional: tuple, named: dict[str, Any], passed: dict[str, Any]
 ) -> None:
     called = Called(getattr(_core.Handle, name), ANSWERS.get(name), method=True)
-    getattr(wc.Handle(Native(**{name: called}), "policy", ME), name)(*positional, **named)
-    assert called.arguments == passed
+    got = getattr(wc.Handle(Native(**{name: called}), "policy", ME), name)(*positional, **named)
+    assert called.arguments == passed and got == MADE.get(name, ANSWERS.get(name))
+
+
+@pytest.mark.parametrize(("to", "passed"), [(None, None), ("r", ["r"]), (("r", "s"), ["r", "s"])])
+def test_an_outlook_is_asked_for_the_same_replicas_as_a_push(to: Any, passed: Any) -> None:
+    called = Called(_core.Handle.explain_push, iter(["one", "two"]), method=True)
+    assert wc.Handle(Native(explain_push=called), "policy", ME).explain(9, to=to) == ("one", "two")
+    assert called.arguments == {"version": 9, "to": passed, "deadline": 5.0}
+
+
+#: Of the awaited forms: the call, and what it is given. Each goes to the blocking call of its name as it is.
+AWAITED = [
+    ("register", ("layout",)), ("push", (9,)), ("accept", ()), ("unregister", ()), ("catalog", ()), ("publish", (9,)), ("wait_sealed", ()),
+    ("retain", ("latest",)), ("let_go", (9,)), ("unpublish", ()), ("replicate", ("latest",)), ("update", ("latest-1",)), ("fetch", (9,)),
+    ("list", ()), ("wait", ("until",)), ("close", ()),
+]
+
+
+class Noted:
+    """A blocking handle: notes its calls, and in which thread."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def _here(self, call: Any) -> Any:
+        return lambda *told, **named: ("here", call(*told, **named))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def called(*told: Any, **named: Any) -> str:
+            self.calls.append((name, told, named, threading.current_thread().name))
+            return name
+
+        return called
+
+
+@pytest.mark.parametrize(("name", "told"), AWAITED)
+def test_an_awaited_call_is_the_blocking_one_in_the_handles_thread(name: str, told: Any) -> None:
+    blocking = Noted()
+    awaited = aio.Handle(blocking)
+    got = asyncio.run(getattr(awaited, name)(*told, deadline=1.5, more=2))
+    assert blocking.calls == [(name, told, {"deadline": 1.5, "more": 2}, "weightcast-aio_0")]
+    nothing = name in ("register", "unregister", "publish", "wait_sealed", "let_go", "unpublish", "close")
+    assert got == (None if nothing else ("here", name))
+    assert awaited.blocking is blocking
+
+
+def test_awaited_calls_without_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocking = Noted()
+    awaited = aio.Handle(blocking)
+
+    async def job() -> None:
+        assert await awaited.update() == ("here", "update") and await awaited.fetch() == ("here", "fetch")
+        assert await awaited.install() == ("here", "install")
+        await awaited.close()
+        await awaited.close()
+        async with awaited as same:
+            assert same is awaited
+
+    asyncio.run(job())
+    assert [call[:3] for call in blocking.calls] == [("update", ("latest",), {}), ("fetch", ("latest",), {}), ("install", (), {}), ("close", (), {})]
+    assert awaited._thread._shutdown, "its thread has ended"
+    assert repr(awaited).startswith("<aio <") and awaited.version() == "version"
+    made, threads = aio._thread, []
+    monkeypatch.setattr(aio, "_thread", lambda: threads.append(made()) or threads[-1])
+    with pytest.raises(TypeError):
+        asyncio.run(aio.open("m", "no replica"))
+    assert threads[0]._shutdown, "nor is it left where opening fails"
 
 
 def test_a_call_without_a_deadline_has_a_minute() -> None:

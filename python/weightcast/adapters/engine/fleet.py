@@ -125,10 +125,8 @@ class Fleet:
         started = time.monotonic()
         self._driver.bring(_now(), None if version is None else json.dumps(version), workers)
         try:
-            while end is None:
-                end = self._do_all(version, report)
-                if end is None:
-                    self._wait(report)
+            while (end := self._do_all(version, report)) is None:
+                self._wait(report)
                 if time.monotonic() - started > PATIENCE * self._deadline:
                     self._driver.handle(_now(), json.dumps("Cancel"))
         finally:
