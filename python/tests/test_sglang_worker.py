@@ -145,7 +145,10 @@ def joined(rig: Rig) -> Rig:
     return rig
 
 
-def report(said: Any = None, error: str | None = None, serves: bool = True, state: Any = EngineState(3, None, None)) -> Any:
+HELD = EngineState(3, None, None)
+
+
+def report(said: Any = None, error: str | None = None, serves: bool = True, state: Any = HELD) -> Any:
     return {"error": error, "state": state and vars(state), "serves": serves, "said": said}
 
 

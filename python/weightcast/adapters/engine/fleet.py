@@ -121,7 +121,6 @@ class Fleet:
         while not self._events.empty():
             self._events.get()  # of an earlier update
         report = FleetReport()
-        end: Any = None
         started = time.monotonic()
         self._driver.bring(_now(), None if version is None else json.dumps(version), workers)
         try:
