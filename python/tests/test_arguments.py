@@ -58,7 +58,8 @@ del OPENED["epoch"]
 def opened(monkeypatch: pytest.MonkeyPatch, me: wc.Replica, **options: Any) -> dict[str, Any]:
     told, called = Called(_core.Options, "the options"), Called(_core.Handle.open)
     monkeypatch.setattr(handle, "_core", Native(Options=told, Handle=Native(open=called)))
-    wc.open("policy", me, **options)
+    made = wc.open("policy", me, **options)
+    assert (made.model, made.replica) == ("policy", me)
     assert called.arguments.pop("options") == "the options"
     return {**dataclasses.asdict(called.arguments.pop("replica")), **told.arguments, **called.arguments}
 
@@ -179,6 +180,16 @@ class Noted:
         return called
 
 
+class Exits(Noted):
+    """Notes how its block ended."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+
+    def __exit__(self, *told: Any) -> None:
+        self.log.append(told)
+
+
 @pytest.mark.parametrize(("name", "told"), AWAITED)
 def test_an_awaited_call_is_the_blocking_one_in_the_handles_thread(name: str, told: Any) -> None:
     blocking = Noted()
@@ -205,6 +216,18 @@ def test_awaited_calls_without_arguments(monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(job())
     assert [call[:3] for call in blocking.calls] == [("update", ("latest",), {}), ("fetch", ("latest",), {}), ("install", (), {}), ("close", (), {})]
     assert awaited._thread._shutdown, "its thread has ended"
+    error = KeyError()
+
+    async def block(raises: Any) -> None:
+        async with aio.Handle(Exits(log)):
+            if raises is not None:
+                raise raises
+
+    log: list[Any] = []
+    asyncio.run(block(None))
+    with pytest.raises(KeyError):
+        asyncio.run(block(error))
+    assert log == [(None, None, None), (KeyError, error, log[1][2])] and log[1][2] is not None
     assert repr(awaited).startswith("<aio <") and awaited.version() == "version"
     made, threads = aio._thread, []
     monkeypatch.setattr(aio, "_thread", lambda: threads.append(made()) or threads[-1])

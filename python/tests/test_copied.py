@@ -50,6 +50,7 @@ def holds(source: Copied, version: float) -> bool:
 def test_each_refresh_copies_what_is_yielded_then(metadata: Any, budget: int) -> None:
     source = Source(whole(1), metadata)
     copied = Copied(source, 0, budget)
+    assert copied._pipeline._budget == budget and Copied(source, 0)._pipeline._budget == 1 << 30
     for version in (1.0, 2.0):
         source.yields = whole(version)
         copied.refresh()
@@ -195,3 +196,30 @@ def test_what_is_made_of_a_module_is_published_by_its_own_rules() -> None:
     gathered = SimpleNamespace(publishes="p", catalog=lambda: "c", replica=lambda name: f"r {name}", layout=lambda: "l")
     made = Made(gathered)
     assert (made.publishes, made.catalog(), made.replica("n"), made.layout(), made.refresh()) == ("p", "c", "r n", "l", None)
+
+
+@pytest.mark.parametrize(("flats", "held", "sharded"), [((), "", False), ((), "nd", True), (("flat",), "", True), ((), "n", False), ((), "d", True)])
+def test_ranks_that_have_a_shard_each_publish_it(monkeypatch: pytest.MonkeyPatch, flats: Any, held: str, sharded: bool) -> None:
+    import weightcast.torch as wct
+    from weightcast.torch import flat, tensors
+    from weightcast.torch import module as modules
+
+    class DTensor:
+        """A tensor that is cut."""
+
+    asked: list[Any] = []
+    monkeypatch.setattr(sources, "DTensor", DTensor)
+    monkeypatch.setattr(flat, "flats", lambda module: flats)
+    found = [SimpleNamespace(tensor=DTensor() if one == "d" else 1) for one in held]
+    monkeypatch.setattr(tensors, "held", lambda *told: asked.append(told) or found)
+    monkeypatch.setattr(wct, "replica", lambda *told: ("replica", *told))
+    monkeypatch.setattr(modules, "published_by", lambda *told, **named: (told, named))
+    module = nn.Linear(2, 3)
+    for rank in (0, 1):
+        source = InPlace(module, rank)
+        assert source.publishes is (sharded or rank == 0)
+        assert source.replica("n") == (("replica", "n", module) if sharded else wc.Replica("n"))
+    assert flats or asked == [(module, False)] * 2
+    catalog = source.catalog()
+    assert catalog == (((module,), {"names": None, "rename": None, "buffers": True}) if flats else
+                       {"weight": Entry((3, 2), "F32"), "bias": Entry((3,), "F32")})

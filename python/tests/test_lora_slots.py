@@ -13,9 +13,10 @@ from .stand_ins import stand_in
 
 torch = pytest.importorskip("torch")
 
-from weightcast.adapters.engine.adapter import BASE, CONFIG, Carried  # noqa: E402
+from weightcast.adapters.engine.adapter import BASE, CONFIG, Carried, memory_for  # noqa: E402
 from weightcast.adapters.vllm.local import LocalEngine, number_of  # noqa: E402
 from weightcast.adapters.vllm.lora import build, slots  # noqa: E402
+from weightcast.adapters.vllm.lora.client import Slot  # noqa: E402
 from weightcast.adapters.vllm.lora.paths import AdapterPath  # noqa: E402
 from weightcast.adapters.vllm.lora.slots import Landing, Slots  # noqa: E402
 
@@ -460,3 +461,101 @@ def test_the_adapter_of_a_name_is_the_one_that_was_sent_last(monkeypatch: pytest
         engine.lora_request("a")
     slot = engine.slot("a")
     assert slot._engine is engine and slot._name == "a" and slot.base_url == "LocalEngine, adapter a"
+
+
+def test_numbers_of_names_stay() -> None:
+    """vLLM keeps an adapter under its number, whichever process has given it."""
+    assert (number_of("a"), number_of("policy"), number_of("")) == (1756872259, 1887241494, 1073741824)
+
+
+# A slot as its trainer sees it.
+
+
+class Taking:
+    """An engine that takes adapters: notes what it is asked."""
+
+    base_url = "http://e"
+
+    def __init__(self, base: Any = (), paused: bool = False) -> None:
+        self.log: list[Any] = []
+        self.base, self.is_paused, self.fails = list(base), paused, None
+
+    def on_workers(self, method: str, *told: Any) -> Any:
+        self.log.append((method, *told))
+        if told and told[0] == self.fails:
+            raise RuntimeError("no")
+        return self.base if method == "weightcast_state" else [vars(EngineState(1, 2, None, "why"))] * 2
+
+    def paused(self) -> bool:
+        return self.is_paused
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *told: self.log.append((name, *told))
+
+
+def asks(step: str, info: Any = None) -> Any:
+    return ("weightcast_adapter", step, "a", info or {})
+
+
+WHOLE, HALF = {"incomplete": None}, {"incomplete": "half"}
+STATE = ("weightcast_state",)
+SLOT: dict[str, Any] = {
+    "join": (lambda s: s.init_weight_transfer_engine({"model": "m"}), None, [asks("join", {"model": "m"})]),
+    "begin": (lambda s: s.start_weight_update(), None, [asks("begin")]),
+    "fetch": (lambda s: s.update_weights({"version": 3}), None, [asks("fetch", {"version": 3})]),
+    "abandon": (lambda s: s.update_weights({"abandon": True}), None, []),
+    "states": (lambda s: s.states(), [EngineState(1, 2, None, "why")] * 2, [asks("state")]),
+    "pause": (lambda s: s.pause("keep"), None, [("pause", "keep")]),
+    "pause as usual": (lambda s: s.pause(), None, [("pause", "abort")]),
+    "take": (lambda s: s.take("me", 3.0), None, [("take", "me", 3.0)]),
+    "give back": (lambda s: s.give_back("me"), None, [("give_back", "me")]),
+}
+
+
+@pytest.mark.parametrize(("call", "result", "log"), SLOT.values(), ids=[*SLOT])
+def test_what_a_slot_asks_of_its_engine(call: Any, result: Any, log: list[Any]) -> None:
+    engine = Taking()
+    slot = Slot(engine, "a")
+    assert call(slot) == result and engine.log == log and slot.base_url == "http://e, adapter a"
+
+
+def test_a_slot_loads_the_version_by_its_path() -> None:
+    engine = Taking()
+    slot, other = Slot(engine, "a"), Slot(engine, "a")
+    slot.finish_weight_update("3")
+    assert engine.log == [("load_lora", "a", f"weightcast://a/{slot._run}/3")] and slot._run != other._run and len(slot._run) == 8
+
+
+@pytest.mark.parametrize(("base", "resumes"), [([None, WHOLE], True), ([WHOLE, HALF], False), ([HALF, None], False), ([], True)])
+def test_an_engine_goes_on_if_its_base_is_whole(base: Any, resumes: bool) -> None:
+    engine = Taking(base)
+    Slot(engine, "a").resume()
+    assert engine.log == [STATE, *([("resume",)] if resumes else [])]
+
+
+@pytest.mark.parametrize("fails", [None, "drop"])
+def test_an_adapter_is_unloaded_in_a_pause_of_its_own(fails: Any) -> None:
+    engine = Taking()
+    engine.fails = fails
+    if fails:
+        with pytest.raises(RuntimeError, match="no"):
+            Slot(engine, "a").unload()
+    else:
+        Slot(engine, "a").unload()
+    holder = "unload of a"
+    assert engine.log == [("unload_lora", "a"), ("take", holder, 60.0), ("pause", "abort"), asks("drop"), STATE, ("resume",), ("give_back", holder)]
+    engine = Taking(paused=True)
+    Slot(engine, "a").unload()
+    assert engine.log == [("unload_lora", "a"), asks("drop")]
+
+
+def test_memory_for_an_adapter_has_its_types() -> None:
+    made = memory_for(catalog_of({"x": ((2,), "F32"), "y": ((2,), "F16"), "z": ((2, 3), "BF16"), CONFIG: ((9,), "U8"), BASE: ((1,), "I64")}))
+    assert {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in made.items()} == {
+        "x": ((2,), torch.float32), "y": ((2,), torch.float16), "z": ((2, 3), torch.bfloat16), CONFIG: ((9,), torch.uint8), BASE: ((1,), torch.int64),
+    }
+    with pytest.raises(wc.LayoutMismatch, match="^x: adapters are F32, F16 or BF16, not F8_E4M3$"):
+        memory_for(catalog_of({"x": ((2,), "F8_E4M3"), CONFIG: ((9,), "U8"), BASE: ((1,), "I64")}))
+    for lacks in (CONFIG, BASE):
+        with pytest.raises(wc.LayoutMismatch, match=f"^this model is no LoRA adapter: it has no {lacks}. "):
+            memory_for({name: entry for name, entry in CATALOG.items() if name != lacks})

@@ -119,7 +119,7 @@ def test_rules_change_the_layout_before_it_is_registered(rig: Rig) -> None:
 FLEET = {"holder": "trainer of m", "pause": "keep", "deadline": 2.0}
 
 
-def test_engines_that_take_orders_are_a_fleet(rig: Rig) -> None:
+def test_engines_that_take_orders_are_a_fleet(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     clients = [orderly(), orderly()]
     publisher = rig.publisher(clients=clients, pause="keep")
     assert rig.did() == [*made(clients), ("fleet", clients, "the register", TOLD, FLEET), ("fleet bring", None)]
@@ -131,6 +131,7 @@ def test_engines_that_take_orders_are_a_fleet(rig: Rig) -> None:
     rig.fails = {"fleet bring": wc.WeightcastError("nothing is begun")}
     rig.publisher(clients=clients)
     rig.did()
+    assert "engines stay as they are until the next version: nothing is begun" in caplog.text
     for others, settings in (([orderly(), "plain"], {}), (clients, {"engine": {"landing": "in_place"}})):
         rig.publisher(clients=others, **settings)
         assert rig.did()[-1][0] == "engines join", "no fleet"

@@ -20,6 +20,7 @@ class WeightUpdater:
     """SGLang's: calls loaders, and takes their return for success."""
 
     def update_weights_from_tensor(self, named_tensors: Any, load_format: str | None = None) -> Any:
+        assert named_tensors == ["tensors"] and load_format in (None, "another", "weightcast.adapters.sglang.load")
         return self.answer
 
 
@@ -265,17 +266,17 @@ def test_an_engine_whose_rank_may_not_serve_counts_as_paused(joined: Rig) -> Non
 def test_sglang_is_answered_what_all_ranks_said(rig: Rig) -> None:
     updater = rig.updater()
     updater.answer = (True, "Success")
-    assert updater.update_weights_from_tensor([], "weightcast.adapters.sglang.load") == (True, "Success")
+    assert updater.update_weights_from_tensor(["tensors"], "weightcast.adapters.sglang.load") == (True, "Success")
     rig.other = [None, {"error": "no", "state": None, "serves": True, "said": None}]
     rig.join()
-    well, said = updater.update_weights_from_tensor([], "weightcast.adapters.sglang.load")
+    well, said = updater.update_weights_from_tensor(["tensors"], "weightcast.adapters.sglang.load")
     assert well is False and [one["error"] for one in json.loads(said)["ranks"]] == [None, "no"]
-    assert updater.update_weights_from_tensor([], "another") == updater.update_weights_from_tensor([]) == (True, "Success")
+    assert updater.update_weights_from_tensor(["tensors"], "another") == updater.update_weights_from_tensor(["tensors"]) == (True, "Success")
     updater.answer = (False, "no")
-    assert updater.update_weights_from_tensor([], "weightcast.adapters.sglang.load") == (False, "no")
+    assert updater.update_weights_from_tensor(["tensors"], "weightcast.adapters.sglang.load") == (False, "no")
     rig.load("state")
     updater.answer = (True, "Success")
-    assert updater.update_weights_from_tensor([], load_format="weightcast.adapters.sglang.load")[0] is True
+    assert updater.update_weights_from_tensor(["tensors"], load_format="weightcast.adapters.sglang.load")[0] is True
     assert rig.updater.update_weights_from_tensor.__name__ == "update_weights_from_tensor"
 
 
@@ -285,6 +286,11 @@ def test_a_report_that_is_too_long_is_cut_where_it_is_long(rig: Rig) -> None:
     assert json.loads(fitting(short)) == {"error": "e" * 7000, "state": {"a": 1}, "serves": True, "said": {"b": ["c"]}}
     long = json.loads(fitting(kind("e" * 9000, {"a": "f" * 10}, False, {"b": ["g" * 5000]})))
     assert long == {"error": "e" * 2048, "state": {"a": "f" * 10}, "serves": False, "said": {"b": ["g" * 2048]}}
+    tight = kind(None, None, True, ["ab"] * 1200)
+    assert json.loads(fitting(tight))["said"] == ["ab"] * 1200
+    many = kind(None, None, True, ["ab"] * 1400)
+    assert json.loads(fitting(many))["said"] == ["a"] * 1400 and len(fitting(many)) <= 8192, "down to one character each"
+    assert json.loads(fitting(kind(None, None, True, ["ab"] * 1700)))["said"] == [""] * 1700
     assert json.loads(fitting(kind(None, None, True, list(range(9000))))) == {
         "error": "a rank's report has more than 8192 characters", "state": None, "serves": False, "said": None,
     }

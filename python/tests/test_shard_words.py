@@ -391,6 +391,13 @@ def test_weights_that_were_discarded(rig: Rig) -> None:
     rig.fetched(shard, 4)
     shard.discard()
     assert shard.state == EngineState(3, None, gone), "4 was never ordered"
+    waking = rig.fetched(rig.ready(installed=2))
+    waking.restore()
+    assert rig.did() == [] and waking.state == EngineState(2, 3, None), "nobody has ordered its install"
+    waking.spoil("another failed")
+    waking._live = None
+    waking.restore()
+    assert rig.did() == [], "its layout is still to be read"
     placed = rig.fetched(rig.ready(landing="in_place"))
     placed.install()
     rig.did()
@@ -400,7 +407,7 @@ def test_weights_that_were_discarded(rig: Rig) -> None:
     assert rig.did() == []
 
 
-@pytest.mark.parametrize("call", ["withdraw", "discard", "_reopen"])
+@pytest.mark.parametrize("call", ["withdraw", "discard", "_reopen", "_lay_off"])
 def test_memory_does_not_go_while_a_fetch_writes_into_it(rig: Rig, call: str) -> None:
     shard = rig.ready()
     ended: list[Any] = []

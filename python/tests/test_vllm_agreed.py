@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from .stand_ins import stand_in
+
 pytest.importorskip("torch")
 
 from weightcast.adapters.engine import EngineState
@@ -116,3 +118,34 @@ def test_an_update_that_is_abandoned_ends_without_an_error(workers: Workers) -> 
 
     assert workers.take("fetch", abandon, abandon, abandon) == [None] * 3
     assert not any(w._weight_update_active for w in workers.all)
+
+
+@pytest.mark.parametrize(("error", "told"), [(ValueError("no room"), "no room"), (ValueError(), "ValueError"), (ValueError("a" * 2000), "a" * 1301)])
+def test_an_error_is_told_in_few_words(workers: Workers, error: Exception, told: str) -> None:
+    def fails(engine: Engine) -> None:
+        raise error
+
+    raised = workers.take("fetch", fails, well, well)
+    assert str(raised[2]) == f"worker 0: {told}"
+    assert workers.said[0] == {"error": told, "installed": 1, "whole": True}
+
+
+@pytest.mark.parametrize(("state", "held"), [
+    (EngineState(4, None, "half"), {"installed": 4, "whole": False}), (EngineState(None, 3, None), {"installed": None, "whole": True}),
+    (None, {"installed": None, "whole": True}),
+])
+def test_workers_tell_each_other_what_they_hold(workers: Workers, state: EngineState | None, held: dict) -> None:
+    workers.all[1].weight_transfer_engine.state = state
+    workers.take("finish", well, well, ill)
+    assert workers.said[1] == {"error": None, **held}
+    spoiled = {worker.weight_transfer_engine.spoiled for worker in workers.all}
+    assert spoiled == {"another worker of this engine did not install the version"}, "they hold different things"
+
+
+def test_what_one_worker_says_is_heard_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = SimpleNamespace(world_size=1, cpu_group="cpu")
+    stand_in(monkeypatch, "vllm", {"vllm.distributed.parallel_state": {"get_world_group": lambda: group}}, [])
+    monkeypatch.setattr(module, "exchange", lambda text, of: [text, json.dumps({"from": of})])
+    assert module.exchanged({"a": 1}) == [{"a": 1}]
+    group.world_size = 2
+    assert module.exchanged({"a": 1}) == [{"a": 1}, {"from": "cpu"}]
