@@ -6,20 +6,30 @@ import platform
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from .course import Course
 from .figures import ratios
 from .fleet import BenchFailed
 from .hosts import NoLinks
+from .picture import draw
 from .settings import BenchSettings, parse
-from .table import aligned, row, rows
+from .table import aligned, ratio_rows, row, rows, simulated_rows
 from .ways import UnknownWay, find
 
 SCHEMA = "bench-rl/1"
 """The kind of file, and the version of its schema."""
 BASE = "weightcast-pull"
 """What the others are compared with."""
+
+HEADINGS = {
+    "main": "each way",
+    "busy": "one rollout is busy when the update begins",
+    "sweep": "other numbers of trainers",
+    "small": "a small model from one trainer over loopback: where point-to-point loses",
+}
+"""The parts of a run, as they are shown."""
 
 
 def machine() -> dict[str, Any]:
@@ -37,6 +47,7 @@ def report(settings: BenchSettings, course: Course) -> dict[str, Any]:
         "settings": vars(settings),
         "not_run": course.missing,
         "measures": course.measures,
+        "simulated": course.simulated,
         "ratios": ratios(course.measures, BASE),
     }
 
@@ -52,11 +63,24 @@ def run(settings: BenchSettings) -> None:
     try:
         course.run()
     finally:
-        with open(settings.json, "w", encoding="utf-8") as file:
-            json.dump(report(settings, course), file, indent=1)
-            file.write("\n")
-    print(aligned(rows(course.measures)))
-    print(f"\n{settings.json}; all bytes of all rollouts were compared after each update")
+        came = report(settings, course)
+        Path(settings.json).write_text(json.dumps(came, indent=1) + "\n", encoding="utf-8")
+        Path(settings.json).with_suffix(".svg").write_text(draw(came), encoding="utf-8")
+    show(came)
+    print(f"\nall of it in {settings.json}, its picture beside it; each byte was compared after each update")
+
+
+def show(came: dict[str, Any]) -> None:
+    """Prints the tables of a report."""
+    for part, heading in HEADINGS.items():
+        if some := [each for each in came["measures"] if each["part"] == part]:
+            print(f"\n{heading}\n{aligned(rows(some))}")
+    if came["simulated"]:
+        print(f"\nweightcast-pull, simulated\n{aligned(simulated_rows(came['simulated']))}")
+    if came["ratios"]:
+        print(f"\nin times of {BASE}\n{aligned(ratio_rows(came['ratios']))}")
+    for way, why in came["not_run"].items():
+        print(f"\nnot run: {way}: {why}")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from .fleet import Fleet, fleet
+from .forecast import forecast
 from .measure import Case, measure
 from .settings import BenchSettings
 from .ways import find
 
-TRY_UPDATES = 3
+TRY_UPDATES = 2
 """Updates of each try of a search; the first does not count."""
 SMALL: dict[str, Any] = {
-    "trainers": 1, "rollouts": 2, "rollout_tp": 1, "layers": 2, "hidden": 64, "vocab": 512, "links": "loopback",
+    "trainers": 1, "rollouts": 2, "rollout_tp": 1, "layers": 2, "hidden": 64, "vocab": 512,
+    "links": "loopback", "per_host": 1,
 }
 """A model so small that what is between the bytes is all there is."""
 Said = Callable[[str], None]
@@ -26,13 +28,14 @@ class Course:
     def __init__(self, settings: BenchSettings, say: Said, found: Found) -> None:
         self.settings, self.say, self.found = settings, say, found
         self.measures: list[dict[str, Any]] = []
+        self.simulated: list[dict[str, Any]] = []
         self.missing: dict[str, str] = {}
-        self.options: dict[tuple[str, int], dict[str, Any]] = {}
+        self.options: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
         """All of them."""
         with self._fleet() as running:
-            ways = self._able(running)
+            ways, rate = self._able(running), running.where.rate
             for mode in self.settings.mode_list:
                 for way in ways:
                     self._measure(running, way, mode == "staged", self.settings.updates)
@@ -41,12 +44,21 @@ class Course:
                     self._measure(running, way, False, self.settings.busy_updates, busy)
         for trainers in self.settings.senders:
             with self._fleet(trainers=trainers) as running:
-                for way in ways:
-                    self._measure(running, way, False, self.settings.sweep_updates)
+                for way in self._able(running):
+                    if way in self.settings.sweep_list:
+                        self._measure(running, way, False, self.settings.sweep_updates, part="sweep")
         if self.settings.small:
             with self._fleet(**SMALL) as running:
-                for way in ways:
+                for way in self._able(running):
                     self._measure(running, way, False, self.settings.updates, part="small")
+        if self.settings.foreseen and rate and self.settings.trainer == "ddp":
+            self._simulate(rate)
+
+    def _simulate(self, rate: str) -> None:
+        """weightcast's pull with more trainers than there are processes here."""
+        self.say(f"simulating {self.settings.forecast} trainers")
+        model_bytes = self.measures[0]["model_bytes"]
+        self.simulated = forecast(self.settings.foreseen, self.settings.rollouts, model_bytes, rate)
 
     def _fleet(self, **changes: Any) -> Any:
         changed = dataclasses.replace(self.settings, **changes)
@@ -58,8 +70,9 @@ class Course:
         able = []
         for way in self.settings.way_list:
             if why := find(way).lacking(running.places[0]):
+                if way not in self.missing:
+                    self.say(f"{way}: not run: {why}")
                 self.missing[way] = why
-                self.say(f"{way}: not run: {why}")
             else:
                 able.append(way)
         return able
@@ -81,13 +94,13 @@ class Course:
         self.found(came)
 
     def _searched(self, running: Fleet, way: str) -> dict[str, Any]:
-        """The options of a way that did best with so many trainers."""
-        known = way, running.settings.trainers
-        if known not in self.options:
+        """The options of a way that did best when it was measured first."""
+        if way not in self.options:
             best: tuple[float, dict[str, Any]] | None = None
-            for options in find(way).choices(running.places[0]):
+            tried = find(way).choices(running.places[0]) if self.settings.search else []
+            for options in tried:
                 self.say(f"{way}: trying {options}")
                 came = measure(running, Case(way, False, TRY_UPDATES, 0.0, options))["rollout_stall_s"]
                 best = (came, options) if best is None or came < best[0] else best
-            self.options[known] = best[1] if best else {}
-        return self.options[known]
+            self.options[way] = best[1] if best else {}
+        return self.options[way]

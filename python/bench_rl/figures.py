@@ -10,12 +10,11 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Spell:
-    """What one process did in one update: it stood still from `began` to `ended`, and was done when it `left`."""
+    """What one process did in one update: it stood still from `began` to `ended`."""
 
     trains: bool
     began: float
     ended: float
-    left: float
     cpu_s: float
     #: Over the links; None on loopback, where nobody can tell whose they are.
     sent: int | None
@@ -34,6 +33,8 @@ class UpdateFigures:
     rollout_stall_s: float
     trainer_stall_s: float
     longest_stall_s: float
+    #: As if all processes went on together, as under drivers that pause all engines and resume all.
+    together_stall_s: float
     seconds: float
     cpu_s: float
     server_cpu_s: float
@@ -43,14 +44,18 @@ class UpdateFigures:
 
 
 def update_figures(at: float, spells: Sequence[Spell], server_cpu_s: float) -> UpdateFigures:
-    """Of an update that began at a moment. It ends when the last rollout may go on."""
+    """Of an update that began at a moment, and ends when the last rollout may go on. Trainers train together:
+    all of them stand still until the last of them may go on."""
     trainers = [spell for spell in spells if spell.trains]
     rollouts = [spell for spell in spells if not spell.trains]
+    together = max(spell.ended for spell in trainers)
+    end = max(spell.ended for spell in rollouts)
     return UpdateFigures(
         rollout_stall_s=sum(spell.stall for spell in rollouts),
-        trainer_stall_s=sum(spell.stall for spell in trainers),
+        trainer_stall_s=sum(together - spell.began for spell in trainers),
         longest_stall_s=max(spell.stall for spell in spells),
-        seconds=max(spell.ended for spell in rollouts) - at,
+        together_stall_s=sum(max(end, together) - spell.began for spell in spells),
+        seconds=end - at,
         cpu_s=sum(spell.cpu_s for spell in spells),
         server_cpu_s=server_cpu_s,
         trainers_sent=[spell.sent for spell in trainers if spell.sent is not None],
@@ -70,8 +75,8 @@ def imbalance(sent: Sequence[float]) -> float | None:
 
 
 def steps_a_minute(generate: float, train: float, figures: UpdateFigures, staged: bool) -> float:
-    """Of a loop with these seconds of work in a step. In place, one thing comes after the other. Staged, the next
-    samples are generated while trainers train and bytes move, and only installing them is in the way."""
+    """Of a loop with these seconds of work in a step. In place, one thing comes after the other. Staged, the
+    next samples are generated while trainers train and bytes move, and only installing them is in the way."""
     if staged:
         return 60 / (max(generate, train, figures.seconds) + figures.longest_stall_s)
     return 60 / (generate + train + figures.seconds)
@@ -93,6 +98,7 @@ def mean_of(updates: Sequence[UpdateFigures], rollouts: int, model_bytes: int) -
         "rollout_stall_s": mean("rollout_stall_s"),
         "trainer_stall_s": mean("trainer_stall_s"),
         "longest_stall_s": mean("longest_stall_s"),
+        "together_stall_s": mean("together_stall_s"),
         "seconds": seconds,
         "gb_per_s": rollouts * model_bytes / seconds / GB,
         "cpu_s": mean("cpu_s") + mean("server_cpu_s"),
@@ -108,20 +114,23 @@ MEANT = 0.02
 
 
 def ratios(measures: Sequence[dict[str, Any]], base: str) -> list[dict[str, Any]]:
-    """Each way's total stall and seconds, in times of those of `base` in the same mode and with the same busy."""
+    """Each way's stalls and seconds, in times of those of `base` in the same setting. `together` is the way's
+    stall under a driver that resumes all at once, beside that of `base` without such a driver."""
     found = []
     for measure in measures:
         beside = [m for m in measures if m["way"] == base and same_setting(m, measure)]
         if measure["way"] != base and beside:
-            found.append(
-                {name: measure[name] for name in SETTING}
-                | {"way": measure["way"], "beside": base}
-                | {name: measure[name] / beside[0][name] for name in ("total_stall_s", "rollout_stall_s", "seconds")}
-            )
+            times = {name: measure[name] / beside[0][name] for name in COMPARED}
+            times["together"] = measure["together_stall_s"] / beside[0]["total_stall_s"]
+            setting = {name: measure[name] for name in SETTING}
+            found.append({"way": measure["way"], "beside": base, **setting, **times})
     return found
 
 
 SETTING = "mode", "busy_s", "trainers", "rollouts", "model_bytes"
+"""Measures that differ in one of these cannot be compared."""
+COMPARED = "total_stall_s", "rollout_stall_s", "seconds"
+"""What is compared."""
 
 
 def same_setting(one: dict[str, Any], other: dict[str, Any]) -> bool:

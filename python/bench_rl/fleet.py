@@ -21,7 +21,6 @@ from .settings import BenchSettings
 from .ways import Place
 
 LAST_LINES = 20
-Answers = "queue.Queue[tuple[Process, str | None]]"
 
 
 class BenchFailed(Exception):
@@ -31,7 +30,9 @@ class BenchFailed(Exception):
 class Process:
     """A child that answers each line with a line; all answers of a fleet arrive in one queue."""
 
-    def __init__(self, name: str, command: list[str], environment: dict[str, str], answers: "Answers") -> None:
+    def __init__(
+        self, name: str, command: list[str], environment: dict[str, str], answers: "Answers"
+    ) -> None:
         self.name = name
         self.lines: deque[str] = deque(maxlen=LAST_LINES)
         pipe = subprocess.PIPE
@@ -59,7 +60,8 @@ class Process:
     def last_words(self) -> str:
         """What it wrote last, for people."""
         self.threads[1].join(timeout=1)
-        return "\n".join([f"{self.name} ended, code {self.process.wait()}", *(f"  | {x}" for x in self.lines)])
+        how = f"{self.name} ended, code {self.process.wait()}"
+        return "\n".join([how, *(f"  | {line}" for line in self.lines)])
 
     def _hear(self, answers: "Answers") -> None:
         assert self.process.stdout is not None
@@ -71,6 +73,10 @@ class Process:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line.rstrip())
+
+
+Answers = queue.Queue[tuple[Process, str | None]]
+"""Lines of processes; None when one has ended."""
 
 
 class Fleet:

@@ -1,7 +1,7 @@
 """Hosts on one machine: each a network namespace with a veth to a bridge, and a `tbf` in each direction.
 
-As in `crates/weightcast-bench/src/emulated/network.rs`, which says why the numbers are what they are. Loopback
-where there are none.
+As in `crates/weightcast-bench/src/emulated/network.rs`, which says why the numbers are what they are.
+Loopback where there are none.
 """
 
 import os
@@ -88,7 +88,7 @@ class Emulated(Loopback):
 
 @contextmanager
 def hosts(links: str, count: int, rate: str) -> Iterator[Loopback]:
-    """So many hosts, as `--links` asks for them. They are gone afterwards, and those of runs that were killed."""
+    """So many hosts, as `--links` asks for them. Gone afterwards; those of killed runs, before."""
     why = None if links == "loopback" else lacking()
     if links == "emulated" and why:
         raise NoLinks(f"--links emulated: {why}")
@@ -120,14 +120,16 @@ def lacking() -> str | None:
 
 def sweep(ours: Callable[[str], bool]) -> None:
     """Removes namespaces of these names, and ends the processes in them."""
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
-    for name in [line.split()[0] for line in listed.splitlines() if line.strip()]:
-        if not ours(name):
-            continue
-        for pid in subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    for name in [line.split()[0] for line in _said("list").splitlines() if line.strip()]:
+        if ours(name):
+            for pid in _said("pids", name).split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            _said("del", name)
+
+
+def _said(*words: str) -> str:
+    return subprocess.run(["ip", "netns", *words], capture_output=True, text=True).stdout
 
 
 def _abandoned(name: str) -> bool:

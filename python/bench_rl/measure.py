@@ -20,7 +20,7 @@ class Case:
     way: str
     staged: bool
     updates: int
-    #: Seconds for which the last rollout is busy when an update begins.
+    #: Seconds for which the rollout in the middle is busy when an update begins.
     busy: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -65,8 +65,7 @@ def update(fleet: Fleet, case: Case, version: int) -> UpdateFigures:
     cpu = fleet.server_cpu()
     at = time.monotonic() + LEAD
     for worker, place in zip(fleet.workers, fleet.places, strict=True):
-        last = place.replica == f"rollout-{fleet.settings.rollouts - 1}"
-        busy = case.busy if last else 0.0
+        busy = case.busy if place.replica == f"rollout-{fleet.settings.rollouts // 2}" else 0.0
         worker.tell({"do": "update", "version": version, "at": at, "busy": busy})
     answers = fleet.gather(fleet.workers)
     costs = fleet.order("count")
@@ -77,7 +76,6 @@ def update(fleet: Fleet, case: Case, version: int) -> UpdateFigures:
             place.role == "trainer",
             answer["began"],
             answer["ended"],
-            answer["left"],
             cost["cpu_s"],
             cost["sent"] if linked and first else None,
             cost["received"] if linked and first else None,

@@ -1,5 +1,7 @@
 """What a process counts: processor seconds, bytes of its host's link, and memory."""
 
+import ctypes
+import gc
 import re
 import time
 from contextlib import suppress
@@ -43,6 +45,9 @@ class Peak:
     """How far resident memory rises above what it is at first."""
 
     def __init__(self) -> None:
+        gc.collect()
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)  # what earlier ways have freed is no part of this one
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
         self.first = resident("VmRSS")

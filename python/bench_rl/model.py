@@ -1,7 +1,7 @@
 """The model: its tensors, who holds which rows of them, and what they hold in each version.
 
-Nothing is trained. A version's content follows from its number, so every process can make it, and say what any
-other process should hold.
+Nothing is trained. A version's content follows from its number, so every process can make it, and say what
+any other process should hold.
 """
 
 import hashlib
@@ -87,7 +87,7 @@ def share(shapes: Shapes, index: int, of: int, vectors: bool) -> list[Piece]:
 
 
 def content(piece: Piece, version: int) -> Tensor:
-    """What these rows hold in a version, as 16-bit numbers: different ones in every version and every tensor."""
+    """What these rows hold in a version, as 16-bit numbers: others in each version and tensor."""
     first = piece.start * piece.row
     places = torch.arange(first, first + piece.rows * piece.row, dtype=torch.int64)
     seed = zlib.crc32(f"{piece.name}/{version}".encode())

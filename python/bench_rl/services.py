@@ -1,4 +1,4 @@
-"""What the processes of a run meet at: torch's store, and two reference servers. A process on a host of its own."""
+"""What the processes of a run meet at: torch's store and two reference servers, on a host of their own."""
 
 import json
 import sys
@@ -18,11 +18,10 @@ def main(address: str, over_links: bool, rollouts: int) -> None:
     """Says where they are, then how many processor seconds it has used whenever it is asked."""
     die_with_parent()
     store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False)
-    options = {"insecure": over_links, "lease": LEASE}
     with (
-        wc.serve(f"{address}:0", **options) as pull,
+        wc.serve(f"{address}:0", insecure=over_links, lease=LEASE) as pull,
         # A target of a push takes a place at a source: there must be one for each.
-        wc.serve(f"{address}:0", fanout=rollouts, **options) as push,
+        wc.serve(f"{address}:0", insecure=over_links, lease=LEASE, fanout=rollouts) as push,
     ):
         servers = {"pull": pull.address, "push": push.address}
         print(json.dumps({"store": [address, store.port], "servers": servers}), flush=True)

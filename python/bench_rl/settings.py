@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .forecast import gb_per_s
+
 PROGRAM = "python -m bench_rl"
 CHOICES = {
     "trainer": ("ddp", "fsdp2"),
@@ -32,23 +34,25 @@ class BenchSettings:
     rollouts: int = option(8, "rollouts")
     rollout_tp: int = option(1, "processes of a rollout, each with its rows of every matrix")
     trainer: str = option("ddp", "ddp: each trainer has the whole model; fsdp2: each has its rows of it")
-    layers: int = option(8, "layers of the model, which is shaped as Qwen2.5 is")
+    layers: int = option(3, "layers of the model, which is shaped as Qwen2.5 is")
     hidden: int = option(384, "its width")
     vocab: int = option(8192, "its tokens")
     ways: str = option(ALL_WAYS, "what to compare, by commas; MODULE:CLASS for a way of your own")
     modes: str = option(",".join(MODES), "where bytes land")
     updates: int = option(11, "updates of each way; the first does not count")
-    busy: float = option(3.0, "broadcast times for which the last rollout is busy; 0: no such measure")
+    busy: float = option(3.0, "broadcast times for which one rollout is busy; 0: no such measure")
     busy_updates: int = option(3, "updates of each way beside a busy rollout; the first does not count")
-    links: str = option("auto", "emulated: a namespace for each host (root); auto: those, if that is possible")
+    links: str = option("auto", "emulated: a namespace for each host (root); auto: that, if possible")
     rate: str = option("400mbit", "of a host's link in each direction, as `tc` writes it")
     per_host: int = option(1, "processes on one emulated host")
     lane: str = option("tcp", "weightcast's way on loopback; over links it is tcp")
     generate: float = option(2.0, "seconds of generation in a step, for steps a minute")
     train: float = option(2.0, "seconds of training in a step, for steps a minute")
     sweep: str = option("1,2,8", "numbers of trainers that are measured beside --trainers; empty: none")
+    sweep_ways: str = option("packed,weightcast-pull,weightcast-push", "ways that are measured there")
     sweep_updates: int = option(4, "updates of each way there; the first does not count")
     forecast: str = option("8,16,24,32", "numbers of trainers that are simulated; empty: none")
+    search: bool = option(True, "try sizes of buckets first, for ways that have them")
     small: bool = option(True, "measure a small model too, on loopback, where point-to-point loses")
     disk: str = option("", "where checkpoints go; empty: a folder in memory, /dev/shm")
     json: str = option("bench-rl.json", "where the report goes; its picture, .svg, beside it")
@@ -68,6 +72,11 @@ class BenchSettings:
     def senders(self) -> list[int]:
         """Numbers of trainers that are measured beside `trainers`."""
         return sorted({int(each) for each in self.sweep.split(",") if each} - {self.trainers})
+
+    @property
+    def sweep_list(self) -> list[str]:
+        """The ways that are measured with other numbers of trainers."""
+        return self.sweep_ways.split(",")
 
     @property
     def foreseen(self) -> list[int]:
@@ -95,6 +104,7 @@ class BenchSettings:
             raise ValueError(f"--hidden {self.hidden} must be a multiple of 64, the size of a head")
         if self.busy < 0 or min([1, *self.senders, *self.foreseen]) < 1:
             raise ValueError("--busy cannot be negative, and --sweep and --forecast are numbers from 1 on")
+        gb_per_s(self.rate)
         folder = Path(self.json).parent
         if Path(self.json).suffix != ".json" or not os.access(folder, os.W_OK):
             raise ValueError(f"--json {self.json!r} must end in .json, in a folder that can be written")

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 HEADINGS = (
-    "way", "mode", "senders", "total stall", "rollouts", "trainers", "update", "GB/s", "sent", "imbalance",
-    "CPU", "peak", "steps/min",
+    "way", "mode", "senders", "total stall", "rollouts", "trainers", "together", "update", "GB/s",
+    "sent", "imbalance", "CPU", "peak", "steps/min",
 )
+
+RATIOS = "total_stall_s", "rollout_stall_s", "together", "seconds"
 
 
 def rows(measures: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -25,6 +27,7 @@ def row(measure: dict[str, Any]) -> list[str]:
         seconds(measure["total_stall_s"]),
         seconds(measure["rollout_stall_s"]),
         seconds(measure["trainer_stall_s"]),
+        seconds(measure["together_stall_s"]),
         seconds(measure["seconds"]),
         f"{measure['gb_per_s']:.3f}",
         "" if sent is None else f"{sent / 1e6:.0f} MB",
@@ -32,6 +35,38 @@ def row(measure: dict[str, Any]) -> list[str]:
         seconds(measure["cpu_s"]),
         f"{measure['trainer_peak_mib']:.0f}, {measure['rollout_peak_mib']:.0f} MiB",
         f"{measure['steps_a_minute']:.1f}",
+    ]
+
+
+def simulated_rows(simulated: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """A row for each number of trainers."""
+    return [
+        ["senders", "rollouts", "update", "GB/s"],
+        *(
+            [
+                str(each["trainers"]),
+                seconds(each["rollout_stall_s"]),
+                seconds(each["seconds"]),
+                f"{each['gb_per_s']:.3f}",
+            ]
+            for each in simulated
+        ),
+    ]
+
+
+def ratio_rows(ratios: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """A row for each way and setting."""
+    return [
+        ["way", "mode", "senders", "total stall", "rollouts", "together", "update"],
+        *(
+            [
+                each["way"],
+                each["mode"] + (f", busy {each['busy_s']:.1f} s" if each["busy_s"] else ""),
+                str(each["trainers"]),
+                *(f"{each[name]:.2f}" for name in RATIOS),
+            ]
+            for each in ratios
+        ),
     ]
 
 
@@ -43,9 +78,8 @@ def seconds(value: float) -> str:
 def aligned(table: Sequence[Sequence[str]]) -> str:
     """Columns side by side."""
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
-    )
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in table]
+    return "\n".join("  ".join(row).rstrip() for row in padded)
 
 
 def markdown(table: Sequence[Sequence[str]]) -> str:

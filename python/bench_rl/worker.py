@@ -43,8 +43,8 @@ class Worker:
         return {}
 
     def update(self, version: int, at: float, busy: float) -> dict[str, Any]:
-        """This process's part in an update that begins at a moment; a rollout is busy for a while from then on.
-        The stall is from `began` to `ended`; `left` is when it had nothing more to do."""
+        """This process's part in an update that begins at a moment; a rollout may be busy from then on for a
+        while. The stall is from `began` to `ended`."""
         assert self.way is not None
         self.before = counts(self.place.interface)
         sleep_until(at)
@@ -57,10 +57,9 @@ class Worker:
             self.buffer.take(self.memory)
             ended = time.monotonic()
             way.send(version)
-            return {"began": began, "ended": ended, "left": time.monotonic()}
+            return {"began": began, "ended": ended}
         way.send(version)
-        ended = time.monotonic()
-        return {"began": began, "ended": ended, "left": ended}
+        return {"began": began, "ended": time.monotonic()}
 
     def _receive(self, way: Way, version: int, free_at: float) -> dict[str, Any]:
         if self.buffer:
@@ -74,8 +73,7 @@ class Worker:
             way.wait(version)
             began = time.monotonic()
             way.receive(version)
-        ended = time.monotonic()
-        return {"began": began, "ended": ended, "left": ended}
+        return {"began": began, "ended": time.monotonic()}
 
     def count(self) -> dict[str, Any]:
         """What the last update has cost so far."""

@@ -16,7 +16,7 @@ WAYS = {
 }
 """Their names, and where they are."""
 ABOUT = {
-    "broadcast": "torch.distributed.broadcast of each tensor over gloo, from the first trainer to all rollouts",
+    "broadcast": "torch.distributed.broadcast (gloo) of each tensor, from the first trainer to all rollouts",
     "packed": "the same of flat buckets; bucket size and number of senders by a short search",
     "chain": "pieces from the first trainer through all rollouts, one after the other, as NCCL's ring does",
     "two-level": "buckets to the first rollout of each group, and from that on to the others",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -62,6 +63,13 @@ class Collective(Way):
         if whole.data_ptr() != own.data_ptr():
             width = piece.row * ELEMENT
             own.copy_(whole[piece.start * width : (piece.start + piece.rows) * width])
+
+    def unpack(self, work: Any, packed: Tensor, names: Sequence[str]) -> None:
+        """Waits for a bucket, and takes the tensors out of it."""
+        if work is not None:
+            work.wait()
+        for name, whole in zip(names, packed.split([self.whole_bytes(n) for n in names]), strict=True):
+            self.landed(name, whole)
 
     def close(self) -> None:
         """Leaves the groups of this way."""

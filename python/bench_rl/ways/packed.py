@@ -14,16 +14,18 @@ from .way import Place, Task
 MIB = 1 << 20
 FLIGHT = 2
 """Buckets that are on their way at once: gloo has two threads for a group."""
+SIZES = 1, 4, 16
+"""MiB of a bucket, of which a search takes the best."""
 
 
 class Packed(Collective):
-    """Broadcasts of buckets. With several `senders`, trainers take turns: each has the whole model, or has
+    """Broadcasts of buckets. With `senders="all"` trainers take turns: each has the whole model, or has
     gathered it."""
 
     def __init__(self, place: Place, memory: Memory, task: Task) -> None:
         super().__init__(place, memory, task)
         self.buckets = buckets({name: self.whole_bytes(name) for name in self.names}, bucket_bytes(task))
-        senders = min(place.trainers, int(task.options.get("senders", 1)))
+        senders = place.trainers if task.options.get("senders") == "all" else 1
         self.lines = [self.group([sender, *place.ends]) for sender in range(senders)]
 
     def send(self, version: int) -> None:
@@ -56,17 +58,11 @@ class Packed(Collective):
         for each in coming:
             self.unpack(*each)
 
-    def unpack(self, work: Any, packed: Tensor, names: list[str]) -> None:
-        """Waits for a bucket, and takes the tensors out of it."""
-        work.wait()
-        for name, whole in zip(names, packed.split([self.whole_bytes(n) for n in names]), strict=True):
-            self.landed(name, whole)
-
     @staticmethod
     def choices(place: Place) -> list[dict[str, Any]]:
         """Sizes of buckets, and one sender or all trainers."""
-        senders = [1] if place.trainers == 1 else [1, place.trainers]
-        return [{"bucket_mib": size, "senders": count} for count in senders for size in (1, 4, 16)]
+        senders = ["one"] if place.trainers == 1 else ["one", "all"]
+        return [{"bucket_mib": size, "senders": which} for which in senders for size in SIZES]
 
 
 def bucket_bytes(task: Task) -> int:

@@ -8,7 +8,7 @@ from ..model import Memory, Piece, Shapes, share
 
 @dataclass(frozen=True)
 class Place:
-    """Who a process is, and where it finds the others. Trainers come first in `rank`, then the ranks of rollouts."""
+    """Who a process is, and where it finds the others. In `rank`, trainers come first, then rollouts."""
 
     role: str
     index: int

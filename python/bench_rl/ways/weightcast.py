@@ -1,5 +1,9 @@
 """weightcast: rollouts read what trainers publish, or trainers write into rollouts that accept it."""
 
+from datetime import timedelta
+
+import torch.distributed as dist
+
 import weightcast as wc
 
 from ..model import Memory
@@ -16,9 +20,10 @@ class Weightcast(Way):
         shard, shards = place.shard
         over_links = place.interface != "lo"
         trains = place.role == "trainer"
+        host = place.address if over_links else None
         self.handle = wc.open(
             f"bench.{task.name}",
-            wc.Replica(place.replica, shard=shard, num_shards=shards, host=place.address if over_links else None),
+            wc.Replica(place.replica, shard=shard, num_shards=shards, host=host),
             role=place.role,
             epoch="new" if trains else "current",
             server=place.servers[self.server],
@@ -59,13 +64,18 @@ class Pull(Weightcast):
 
 
 class Push(Weightcast):
-    """The first trainer drives a push to all rollouts; those of the others that hold the version write too."""
+    """The first trainer drives a push to all rollouts; the others write too."""
 
     server = "push"
+
+    def __init__(self, place: Place, memory: Memory, task: Task) -> None:
+        super().__init__(place, memory, task)
+        self.store = dist.TCPStore(*place.store, is_master=False, timeout=timedelta(seconds=place.timeout))
 
     def send(self, version: int) -> None:
         """Publishes until all rollouts have the version."""
         self.handle.publish(version, deadline=self.soon)
+        self.meet(version)
         if self.place.rank == 0:
             names = [f"rollout-{number}" for number in range(self.place.rollouts)]
             # As long as a rollout is busy, a push to it waits, and not the push to the others.
@@ -74,6 +84,14 @@ class Push(Weightcast):
                 raise RuntimeError(f"the push did not reach all: {pushed}")
         self.handle.wait(wc.held(version), deadline=self.soon)
         self.handle.unpublish(deadline=self.soon)
+
+    def meet(self, version: int) -> None:
+        """Waits until all trainers have published: who has not when the push begins sends nothing."""
+        mark = f"{self.task.name}/{version}"
+        if self.store.add(mark, 1) == self.place.trainers:
+            self.store.set(f"{mark}/all", "")
+        if self.place.rank == 0:
+            self.store.wait([f"{mark}/all"])
 
     def receive(self, version: int) -> None:
         """Accepts it."""
