@@ -20,7 +20,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -123,6 +123,12 @@ fix: $(VENV)/tools ## Format and apply what clippy and ruff can mend
 
 bench: ## Measure transfers against the limits of this machine
 	cargo run --locked --release --quiet -p weightcast-bench -- transfer
+
+# Whatever `python -m bench_rl` takes, as ARGUMENTS. Emulated links need root; without it, loopback.
+bench-rl: $(VENV)/weightcast ## Move weights by collectives, Ray, disk and weightcast in one run, some ten minutes
+	mkdir -p target
+	PYTHONPATH=python $(if $(wildcard $(VENV_RAY)/tools),$(VENV_RAY),$(VENV))/bin/python -m bench_rl \
+	  --json target/bench-rl.json $(ARGUMENTS)
 
 model: ## Explore every order of events of small clusters, fleets and pushes, some minutes
 	cargo run --locked --release --quiet -p weightcast-explore -- --suite --threads 2

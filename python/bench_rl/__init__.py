@@ -8,7 +8,7 @@ every rollout is compared. In reading order:
 - `model`: the tensors, who holds which rows of them, and what they hold in each version
 - `ways`: what is compared: a class for each, with the trainer's and the rollout's part of an update
 - `worker`: one process; `meter`: what it counts
-- `hosts`: namespaces with links; `fleet`: all processes of a run; `services`: what they meet at
+- `hosts`: namespaces with links; `crew`: all processes of a run; `services`: what they meet at
 - `measure`: the updates of one way; `course`: which measures a run has
 - `figures`: what they come to, pure; `forecast`: sizes that no machine here carries
 - `table`, `picture`: what is shown of it

@@ -11,7 +11,7 @@ from typing import Any
 
 from .course import Course
 from .figures import ratios
-from .fleet import BenchFailed
+from .crew import BenchFailed
 from .hosts import NoLinks
 from .picture import draw
 from .settings import BenchSettings, parse

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .fleet import Fleet, fleet
+from .crew import Crew, crew
 from .forecast import forecast
 from .measure import Case, measure
 from .settings import BenchSettings
@@ -63,9 +63,9 @@ class Course:
     def _fleet(self, **changes: Any) -> Any:
         changed = dataclasses.replace(self.settings, **changes)
         self.say(f"starting {changed.trainers} trainers and {changed.ends} ranks of rollouts")
-        return fleet(changed)
+        return crew(changed)
 
-    def _able(self, running: Fleet) -> list[str]:
+    def _able(self, running: Crew) -> list[str]:
         """The ways that can run here; why the others cannot is told."""
         able = []
         for way in self.settings.way_list:
@@ -83,7 +83,7 @@ class Course:
         return self.settings.busy * in_place[0] if in_place else 0.0
 
     def _measure(
-        self, running: Fleet, way: str, staged: bool, updates: int, busy: float = 0.0, part: str = "main"
+        self, running: Crew, way: str, staged: bool, updates: int, busy: float = 0.0, part: str = "main"
     ) -> None:
         options = self._searched(running, way)
         self.say(f"{way}, {'staged' if staged else 'in place'}{f', one busy for {busy:.1f} s' * bool(busy)}")
@@ -93,7 +93,7 @@ class Course:
         self.measures.append(came)
         self.found(came)
 
-    def _searched(self, running: Fleet, way: str) -> dict[str, Any]:
+    def _searched(self, running: Crew, way: str) -> dict[str, Any]:
         """The options of a way that did best when it was measured first."""
         if way not in self.options:
             best: tuple[float, dict[str, Any]] | None = None

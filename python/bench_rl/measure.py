@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from .figures import Spell, UpdateFigures, counted, mean_of, steps_a_minute, update_figures
-from .fleet import Fleet
+from .crew import Crew
 from .model import size
 
 LEAD = 0.15
@@ -25,19 +25,19 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def measure(fleet: Fleet, case: Case) -> dict[str, Any]:
+def measure(crew: Crew, case: Case) -> dict[str, Any]:
     """Measures it."""
-    settings = fleet.settings
-    fleet.openings += 1
-    task = {"name": f"{fleet.openings}", "options": case.options}
-    opened = fleet.order("open", way=case.way, task=task, staged=case.staged)
+    settings = crew.settings
+    crew.openings += 1
+    task = {"name": f"{crew.openings}", "options": case.options}
+    opened = crew.order("open", way=case.way, task=task, staged=case.staged)
     updates, tensors = [], 0
     for _ in range(case.updates):
-        fleet.versions += 1
-        fleet.order("fill", fleet.trainers, version=fleet.versions)
-        updates.append(update(fleet, case, fleet.versions))
-        tensors += fleet.verify(fleet.versions)
-    closed = [answer["peak_mib"] for answer in fleet.order("close")]
+        crew.versions += 1
+        crew.order("fill", crew.trainers, version=crew.versions)
+        updates.append(update(crew, case, crew.versions))
+        tensors += crew.verify(crew.versions)
+    closed = [answer["peak_mib"] for answer in crew.order("close")]
     some = counted(updates)
     steps = [steps_a_minute(settings.generate, settings.train, each, case.staged) for each in some]
     return {
@@ -48,11 +48,11 @@ def measure(fleet: Fleet, case: Case) -> dict[str, Any]:
         "trainer": settings.trainer,
         "rollouts": settings.rollouts,
         "rollout_tp": settings.rollout_tp,
-        "rate": fleet.where.rate,
-        "model_bytes": size(fleet.shapes),
+        "rate": crew.where.rate,
+        "model_bytes": size(crew.shapes),
         "options": case.options,
         "set_up_s": max(answer["seconds"] for answer in opened),
-        **mean_of(updates, settings.rollouts, size(fleet.shapes)),
+        **mean_of(updates, settings.rollouts, size(crew.shapes)),
         "steps_a_minute": fmean(steps),
         "trainer_peak_mib": max(closed[: settings.trainers]),
         "rollout_peak_mib": max(closed[settings.trainers :]),
@@ -60,17 +60,17 @@ def measure(fleet: Fleet, case: Case) -> dict[str, Any]:
     }
 
 
-def update(fleet: Fleet, case: Case, version: int) -> UpdateFigures:
+def update(crew: Crew, case: Case, version: int) -> UpdateFigures:
     """One update of all."""
-    cpu = fleet.server_cpu()
+    cpu = crew.server_cpu()
     at = time.monotonic() + LEAD
-    for worker, place in zip(fleet.workers, fleet.places, strict=True):
-        busy = case.busy if place.replica == f"rollout-{fleet.settings.rollouts // 2}" else 0.0
+    for worker, place in zip(crew.workers, crew.places, strict=True):
+        busy = case.busy if place.replica == f"rollout-{crew.settings.rollouts // 2}" else 0.0
         worker.tell({"do": "update", "version": version, "at": at, "busy": busy})
-    answers = fleet.gather(fleet.workers)
-    costs = fleet.order("count")
-    linked = fleet.where.rate is not None
-    first_on_host = [place.rank % place.per_host == 0 for place in fleet.places]
+    answers = crew.gather(crew.workers)
+    costs = crew.order("count")
+    linked = crew.where.rate is not None
+    first_on_host = [place.rank % place.per_host == 0 for place in crew.places]
     spells = [
         Spell(
             place.role == "trainer",
@@ -80,6 +80,6 @@ def update(fleet: Fleet, case: Case, version: int) -> UpdateFigures:
             cost["sent"] if linked and first else None,
             cost["received"] if linked and first else None,
         )
-        for place, answer, cost, first in zip(fleet.places, answers, costs, first_on_host, strict=True)
+        for place, answer, cost, first in zip(crew.places, answers, costs, first_on_host, strict=True)
     ]
-    return update_figures(at, spells, fleet.server_cpu() - cpu)
+    return update_figures(at, spells, crew.server_cpu() - cpu)

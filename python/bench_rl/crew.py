@@ -28,7 +28,7 @@ class BenchFailed(Exception):
 
 
 class Process:
-    """A child that answers each line with a line; all answers of a fleet arrive in one queue."""
+    """A child that answers each line with a line; all answers of a crew arrive in one queue."""
 
     def __init__(
         self, name: str, command: list[str], environment: dict[str, str], answers: "Answers"
@@ -79,7 +79,7 @@ Answers = queue.Queue[tuple[Process, str | None]]
 """Lines of processes; None when one has ended."""
 
 
-class Fleet:
+class Crew:
     """Trainers and rollouts, and what they meet at."""
 
     def __init__(self, settings: BenchSettings, where: Loopback, disk: str) -> None:
@@ -214,15 +214,15 @@ class Fleet:
 
 
 @contextmanager
-def fleet(settings: BenchSettings) -> Iterator[Fleet]:
-    """A fleet on hosts of its own; all of it is gone afterwards."""
+def crew(settings: BenchSettings) -> Iterator[Crew]:
+    """A crew on hosts of its own; all of it is gone afterwards."""
     count = -(-(settings.trainers + settings.ends) // settings.per_host)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with (
         hosts(settings.links, count, settings.rate) as where,
         tempfile.TemporaryDirectory(prefix="bench-rl-", dir=settings.disk or memory) as disk,
     ):
-        running = Fleet(settings, where, disk)
+        running = Crew(settings, where, disk)
         try:
             yield running
         finally:
