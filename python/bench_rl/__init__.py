@@ -11,5 +11,5 @@ every rollout is compared. In reading order:
 - `hosts`: namespaces with links; `crew`: all processes of a run; `services`: what they meet at
 - `measure`: the updates of one way; `course`: which measures a run has
 - `figures`: what they come to, pure; `forecast`: sizes that no machine here carries
-- `table`, `picture`: what is shown of it
+- `table`, `picture`, `page`: what is shown of it
 """

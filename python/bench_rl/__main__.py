@@ -10,26 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from .course import Course
-from .figures import ratios
 from .crew import BenchFailed
+from .figures import ratios
 from .hosts import NoLinks
 from .picture import draw
 from .settings import BenchSettings, parse
-from .table import aligned, ratio_rows, row, rows, simulated_rows
+from .table import HEADINGS_OF_PARTS, aligned, ratio_rows, row, rows, simulated_rows
 from .ways import UnknownWay, find
 
 SCHEMA = "bench-rl/1"
 """The kind of file, and the version of its schema."""
 BASE = "weightcast-pull"
 """What the others are compared with."""
-
-HEADINGS = {
-    "main": "each way",
-    "busy": "one rollout is busy when the update begins",
-    "sweep": "other numbers of trainers",
-    "small": "a small model from one trainer over loopback: where point-to-point loses",
-}
-"""The parts of a run, as they are shown."""
 
 
 def machine() -> dict[str, Any]:
@@ -72,7 +64,7 @@ def run(settings: BenchSettings) -> None:
 
 def show(came: dict[str, Any]) -> None:
     """Prints the tables of a report."""
-    for part, heading in HEADINGS.items():
+    for part, heading in HEADINGS_OF_PARTS.items():
         if some := [each for each in came["measures"] if each["part"] == part]:
             print(f"\n{heading}\n{aligned(rows(some))}")
     if came["simulated"]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from .figures import Spell, UpdateFigures, counted, mean_of, steps_a_minute, update_figures
 from .crew import Crew
+from .figures import Spell, UpdateFigures, counted, mean_of, steps_a_minute, update_figures
 from .model import size
 
 LEAD = 0.15

@@ -8,6 +8,13 @@ HEADINGS = (
     "sent", "imbalance", "CPU", "peak", "steps/min",
 )
 
+HEADINGS_OF_PARTS = {
+    "main": "each way",
+    "busy": "one rollout is busy when the update begins",
+    "sweep": "other numbers of trainers",
+    "small": "a small model from one trainer over loopback: where point-to-point loses",
+}
+"""The parts of a run, as they are shown."""
 RATIOS = "total_stall_s", "rollout_stall_s", "together", "seconds"
 
 

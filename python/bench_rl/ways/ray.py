@@ -25,8 +25,7 @@ class RayObjects(Way):
         self.ray, self.held = ray, list[Any]()
         if place.rank == 0:
             if not ray.is_initialized():
-                started = ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, namespace=BOARD)
-                store.set("ray", started.address_info["gcs_address"])
+                store.set("ray", started(ray, 16 * memory.bytes + (200 << 20)))
         elif not ray.is_initialized():
             ray.init(address=store.get("ray").decode(), log_to_driver=False, namespace=BOARD)
         board = ray.remote(num_cpus=0)(Board)
@@ -66,6 +65,24 @@ class RayObjects(Way):
         if place.trainer != "ddp" or place.rollout_tp > 1:
             return "it is written for whole copies alone"
         return None
+
+
+def started(ray: Any, store_bytes: int, tries: int = 3) -> str:
+    """Starts Ray; its address. Ray gives its own processes 30 s for that, too few on a busy machine."""
+    try:
+        context = ray.init(
+            num_cpus=1,
+            object_store_memory=store_bytes,
+            include_dashboard=False,
+            log_to_driver=False,
+            namespace=BOARD,
+        )
+        return str(context.address_info["gcs_address"])
+    except Exception:  # of no class of its own
+        ray.shutdown()
+        if tries == 1:
+            raise
+        return started(ray, store_bytes, tries - 1)
 
 
 class Board:
