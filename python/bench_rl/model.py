@@ -15,6 +15,8 @@ HEAD = 64
 """Size of an attention head."""
 ELEMENT = 2
 """Bytes of an element: BF16."""
+MIXER = -1640531535
+"""Odd, so that no two places of a tensor have one product (Knuth's multiplicative hash, as 32 bits)."""
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -89,9 +91,9 @@ def share(shapes: Shapes, index: int, of: int, vectors: bool) -> list[Piece]:
 def content(piece: Piece, version: int) -> Tensor:
     """What these rows hold in a version, as 16-bit numbers: others in each version and tensor."""
     first = piece.start * piece.row
-    places = torch.arange(first, first + piece.rows * piece.row, dtype=torch.int64)
-    seed = zlib.crc32(f"{piece.name}/{version}".encode())
-    return (places.mul_(2654435761).add_(seed).bitwise_right_shift_(9)).to(torch.int16)
+    places = torch.arange(first, first + piece.rows * piece.row, dtype=torch.int32)
+    seed = zlib.crc32(f"{piece.name}/{version}".encode()) - (1 << 31)
+    return places.mul_(MIXER).add_(seed).bitwise_right_shift_(9).to(torch.int16)  # products wrap
 
 
 class Memory:

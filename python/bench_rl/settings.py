@@ -48,7 +48,7 @@ class BenchSettings:
     lane: str = option("tcp", "weightcast's way on loopback; over links it is tcp")
     generate: float = option(2.0, "seconds of generation in a step, for steps a minute")
     train: float = option(2.0, "seconds of training in a step, for steps a minute")
-    sweep: str = option("1,2,8", "numbers of trainers that are measured beside --trainers; empty: none")
+    sweep: str = option("1,8", "numbers of trainers that are measured beside --trainers; empty: none")
     sweep_ways: str = option("packed,weightcast-pull,weightcast-push", "ways that are measured there")
     sweep_updates: int = option(4, "updates of each way there; the first does not count")
     forecast: str = option("8,16,24,32", "numbers of trainers that are simulated; empty: none")
