@@ -275,7 +275,7 @@ impl Fill {
             transfer,
             note: self.registration.note(&digests),
             in_place: true,
-            content: KnownContent::default(),
+            content: KnownContent::of_cells(digests.clone()),
             evidence: Evidence {
                 registration: Arc::clone(&self.registration),
                 assignment: read.assignment.clone(),

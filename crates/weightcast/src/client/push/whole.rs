@@ -100,12 +100,17 @@ fn trainer(server: &Server, of: u64) -> Vec<ServedShard> {
 }
 
 fn publish(trainer: &[ServedShard], version: u8) {
+    publish_as(trainer, version, version);
+}
+
+/// Publishes the bytes of another version under this number.
+fn publish_as(trainer: &[ServedShard], version: u8, content: u8) {
     all(trainer, |shard| {
         if shard.handle.version().is_some() {
             shard.handle.unpublish(LONG).unwrap();
         }
         let index = u64::from(shard.handle.replica().shard);
-        shard.region.write_at(0, &share(0, index, trainer.len() as u64, version)).unwrap();
+        shard.region.write_at(0, &share(0, index, trainer.len() as u64, content)).unwrap();
         shard.handle.publish(u64::from(version), LONG).unwrap();
         shard.handle.wait_sealed(LONG).unwrap();
     });
@@ -179,6 +184,25 @@ fn all_shards_of_a_trainer_write_into_a_rollout_of_another_layout() {
     let (came, updated) = pushed(&rollout, &trainer[0].handle, &terms(None, LONG));
     assert!(came.is_whole() && updated.iter().all(|of| of.as_ref().is_ok_and(|of| of.changed)));
     rollout[1].has(1, 1, 2, 2);
+}
+
+/// And of the version after that only what is new.
+#[test]
+fn memory_that_was_pushed_to_reads_the_next_version() {
+    let server = server();
+    let trainer = trainer(&server, 2);
+    publish(&trainer, 1);
+    let rollout = group(&server, "rollout", Role::Rollout, 1, 2);
+    assert!(pushed(&rollout, &trainer[0].handle, &terms(None, LONG)).0.is_whole());
+    for (version, content, unchanged) in [(2, 2, 0), (3, 3, 0), (4, 3, ROWS * COLUMNS / 2)] {
+        publish_as(&trainer, version, content);
+        let updated = all(&rollout, |shard| shard.handle.update(Selector::Latest, false, LONG));
+        for (index, (shard, updated)) in (0..).zip(rollout.iter().zip(updated)) {
+            let moved = updated.unwrap().transfer;
+            assert_eq!((moved.way == "push", moved.unchanged), (false, unchanged), "{version}");
+            shard.has(1, index, 2, content);
+        }
+    }
 }
 
 /// What rests between two pushes is of the memory that was registered then.

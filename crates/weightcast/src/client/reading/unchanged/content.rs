@@ -24,6 +24,11 @@ pub(crate) struct KnownContent {
 }
 
 impl KnownContent {
+    /// Of memory of which nothing but the digests of its cells is known: others have written it.
+    pub(in crate::client) fn of_cells(cells: Vec<Digest>) -> Self {
+        Self { cells, ..Self::default() }
+    }
+
     /// Entries beyond [`KNOWN_DIGESTS`] are not remembered.
     pub(super) fn new(
         cells: Vec<Digest>,

@@ -43,6 +43,9 @@ impl<'a> ComparedRead<'a> {
         sources: &'a [BoundSource],
         held: Option<Arc<KnownContent>>,
     ) -> Self {
+        // What is known is of this memory's cells.
+        let cells = read.registration.cells.len();
+        let held = held.filter(|held| held.cells.len() == cells);
         let wanted = vec![EntryDigests::new(); read.sources.len()];
         let mut compared = Self { read, plan, sources, held, wanted, found: None };
         if let Some(held) = compared.held.as_ref().filter(|_| !read.comparing.moves_all) {
