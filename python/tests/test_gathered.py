@@ -184,6 +184,24 @@ def test_a_failure_publishes_nothing_and_the_next_publication_does(group):
     assert torch.equal(memory["layers.2.qkv.weight"], joined(model, 2))
 
 
+def test_what_was_made_before_a_failure_is_not_published_as_whole():
+    """A refresh by hand, then one that breaks off: the host memory has tensors of both."""
+    model, broken = Layers(), [False]
+
+    def make(q: torch.Tensor) -> torch.Tensor:
+        if broken[0] and not q.is_meta:
+            raise ArithmeticError("planted")
+        return q * 2
+
+    source = wct.gathered(model, [wct.recipe("layers.*.q.made", "layers.*.q.weight", make)])
+    source.refresh()
+    assert source.fresh
+    broken[0] = True
+    with pytest.raises(wc.StageFailed, match="planted"):
+        source.refresh()
+    assert not source.fresh, "the next publication makes it anew"
+
+
 def test_shards_that_gather_nothing_together_learn_of_a_failure_by_publishing(group):
     """Pipeline stages agree on nothing: the other one's call would wait for this one until its deadline."""
 

@@ -358,3 +358,18 @@ def test_a_condition_of_the_caller_is_asked_at_every_change(rig: Rig) -> None:
     rig.core.wait_changed = lambda revision, deadline: waits.append(revision) or listings[revision[1] + 1]
     assert rig.handle.wait(lambda versions: 2 in versions, deadline=9.0) == {2: {"a"}}
     assert waits == [(1, 0), (1, 1)]
+
+
+def test_a_wait_ends_at_its_deadline_however_often_the_listing_changes(monkeypatch):
+    now, patience = [100.0], []
+
+    def changed(revision: int, left: float) -> Any:
+        patience.append(left)
+        now[0] += 4.0
+        return wc._core.Listing((revision[0] + 1, revision[1]), ())
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    core = SimpleNamespace(list=lambda left: wc._core.Listing((1, 1), ()), wait_changed=changed)
+    waits = [False, False, False, False, True]
+    assert wc.Handle(core, "policy", wc.Replica("r")).wait(lambda versions: waits.pop(0), deadline=10.0) == {}
+    assert patience == [10.0, 6.0, 2.0, 0.0]
