@@ -20,7 +20,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -69,6 +69,10 @@ test-jobs: $(VENV_JOBS)/tools $(VENV)/weightcast ## Test loops and arrays of rea
 
 test-ray: $(VENV_RAY)/tools $(VENV)/weightcast ## Run jobs on Ray, and verl's own workers, on this machine
 	$(VENV_RAY)/bin/python -m pytest python/tests_ray
+
+# A trainer, rollouts, a kill: what `.ci/run` has time for.
+test-ray-core: $(VENV_RAY)/tools $(VENV)/weightcast
+	$(VENV_RAY)/bin/python -m pytest python/tests_ray -k "trainers_publish_and_rollouts_update or is_lost_stops_no_other"
 
 ray: $(VENV_RAY)/tools $(VENV)/weightcast ## The same on clusters of several nodes that are lost, some minutes
 	$(VENV_RAY)/bin/python -m pytest python/tests_ray -m full

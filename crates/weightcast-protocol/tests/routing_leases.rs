@@ -1,11 +1,14 @@
 //! Routing leases, as the server keeps them: beside the register of each model's fleet, and as short-lived.
 
+mod cluster;
+
+use cluster::Cluster;
 use weightcast_protocol::engine_update::{
     FleetQuestion, FleetTransaction, FleetVerdict, RoutingError, RoutingQuestion, RoutingState,
     ServingNotice,
 };
 use weightcast_protocol::limits::{ROUTING_LEASE, SERVER_REEL};
-use weightcast_protocol::message::{ClientMessage, EpochPolicy, Open, Role};
+use weightcast_protocol::message::{Call, ClientMessage, EpochPolicy, Open, Role};
 use weightcast_protocol::recording::{PlayedEvent, RecordedMachine, RecordingCause};
 use weightcast_protocol::server::{FleetError, Server, ServerConfig, ServerInput};
 use weightcast_protocol::{ConnectionId, Epoch, PROTOCOL, SessionId, Span, Time, Version};
@@ -83,6 +86,26 @@ fn what_the_register_says_is_the_fleets_version_and_another_model_has_a_table_of
     assert_eq!(states(&mut server, NOW, "critic"), []);
     let late = NOW + ROUTING_LEASE;
     assert_eq!(states(&mut server, late, "policy"), []);
+}
+
+/// Engines are brought to what has been published one after the other.
+#[test]
+fn a_publication_puts_no_engine_behind() {
+    let mut cluster = Cluster::new();
+    let trainer = cluster.trainer("trainer", 1);
+    let admitted = [is("a", RoutingState::Admitted), is("b", RoutingState::Admitted)];
+    for number in [1, 2] {
+        cluster.publish(&trainer, number, number);
+        for engine in ["a", "b"] {
+            let serves = Some(Version { epoch: Epoch(0), number: 1 });
+            let (engine, life, worker, workers) = (engine.to_owned(), 1, 0, 1);
+            let notice = ServingNotice { engine, life, worker, workers, count: number, serves };
+            let told = RoutingQuestion::Serves(notice);
+            cluster.server.ask_routing(cluster.now, "policy", told).expect("it is taken");
+        }
+        assert_eq!(states(&mut cluster.server, cluster.now, "policy"), admitted, "{number}");
+        cluster.call_all(&trainer, |_| Call::Unpublish);
+    }
 }
 
 #[test]
