@@ -78,7 +78,7 @@ def show(came: dict[str, Any]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """The program."""
     settings = parse(arguments)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as Ctrl-C does
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as Ctrl-C does
     try:
         for way in settings.way_list:
             find(way)
@@ -89,6 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; all processes ended", file=sys.stderr)
         return 128 + signal.SIGINT
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 

@@ -1,6 +1,7 @@
 """The bench that moves weights in every way: its arithmetic, and small runs in processes."""
 
 import json
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -189,7 +190,9 @@ def test_wrong_options_are_told(wrong, says, capsys):
 
 
 def test_an_unknown_way_is_told_before_anything_starts(capsys):
+    before = signal.getsignal(signal.SIGTERM)
     assert main([*TINY, "--ways", "pigeon"]) == 1
+    assert signal.getsignal(signal.SIGTERM) == before, "the caller's process is not the bench's"
     assert "no way 'pigeon', only broadcast, packed" in capsys.readouterr().err
     with pytest.raises(UnknownWay, match="Pigeon"):
         find("bench_rl.ways.way:Pigeon")
@@ -221,6 +224,7 @@ def test_a_run_measures_each_way_in_place_staged_and_beside_a_busy_rollout(tmp_p
     assert drawn == picture.draw(report) and ElementTree.fromstring(drawn) is not None
 
 
+@pytest.mark.full
 def test_sharded_trainers_reach_sharded_rollouts_in_every_way(tmp_path):
     ways = ",".join(way for way in WAYS if way != "ray")
     file = tmp_path / "report.json"

@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// An export of which a liar says nothing at all.
+const UNTOLD: ExportId = ExportId(8);
+
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
@@ -48,8 +51,12 @@ fn serve(mut socket: TcpStream, answer: &[u8], asked: &AtomicUsize) -> io::Resul
         let mut header = [0; HEADER_BYTES];
         socket.read_exact(&mut header)?;
         let header = Header::decode(&header).expect("a request");
-        socket.read_exact(&mut vec![0; header.body])?;
+        let mut body = vec![0; header.body];
+        socket.read_exact(&mut body)?;
         if header.kind == FrameKind::Describe {
+            if body.first() == Some(&(UNTOLD.0 as u8)) {
+                continue;
+            }
             let mut description = Vec::new();
             let start = wire::begin(&mut description, FrameKind::Description);
             // A region of four bytes, and addresses as if over a Unix socket.
@@ -105,6 +112,29 @@ fn what_is_no_answer_to_a_read_is_told_apart() {
     assert_eq!(read_four(addr), TransportError::UnknownCodec { addr, codec: 5 });
     let (addr, _) = liar([data(4), Header::end(false).encode().to_vec()].concat());
     assert_eq!(read_four(addr), TransportError::Fenced { export: ExportId(7) });
+}
+
+/// The source gives all in its place. Where it is the source itself, there is nobody to do without.
+#[test]
+fn a_helper_that_does_not_say_what_it_serves_is_left_out() {
+    let answer =
+        [&Header::new(FrameKind::Data, 4).encode()[..], &[1; 4], &Header::end(true).encode()];
+    let (addr, _) = liar(answer.concat());
+    let peer = Peer::connect_by(Way::Tcp, addr, &Auth::default(), soon()).unwrap();
+    let job = |export, bytes| {
+        let copies =
+            if bytes > 0 { vec![StridedCopy::contiguous(0, 0, 0, 0, bytes)] } else { Vec::new() };
+        SourceJob { peer: &peer, export, generation: 1, copies }
+    };
+    let target = [Region::allocate(4).unwrap()];
+    let options = |deadline| TransferOptions { stripes: 2, deadline, ..TransferOptions::default() };
+    let patient = options(Some(soon()));
+    read(&[job(ExportId(7), 4), job(UNTOLD, 0)], &target, &patient).unwrap();
+    assert_eq!((target[0].to_vec(), patient.gauge.given()), (vec![1; 4], vec![4, 0]));
+    let short = options(Some(Instant::now() + Duration::from_millis(100)));
+    let error = read(&[job(UNTOLD, 4), job(ExportId(7), 0)], &target, &short).unwrap_err();
+    assert_eq!(error.source, 0);
+    assert!(matches!(error.kind, TransportError::Timeout { .. }), "{}", error.kind);
 }
 
 /// Once more on a new connection, as for any question, and then it is gone.
