@@ -30,6 +30,8 @@ pub(crate) enum Order {
     /// Unpublish, and fill the memory with this version, so that `Publish` takes no longer than the
     /// call.
     Prepare { version: u64 },
+    /// Wait until what is published is digested, and known by its sum.
+    Seal,
     /// Update to this version.
     Update { version: u64 },
     /// Unpublish, so that the next update holds nothing and waits for its version.
@@ -51,6 +53,7 @@ pub(crate) enum WorkerReply {
         at_ns: u64,
     },
     Prepared,
+    Sealed,
     Cleared,
     Updated(WorkerUpdate),
     Checked {

@@ -85,6 +85,10 @@ impl EmulatedWorker {
                 self.handle.publish(version, SOON)?;
                 WorkerReply::Published { at_ns }
             }
+            Order::Seal => {
+                self.handle.wait_sealed(SOON)?;
+                WorkerReply::Sealed
+            }
             Order::Clear => {
                 self.revoke()?;
                 WorkerReply::Cleared

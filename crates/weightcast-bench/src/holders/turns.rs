@@ -98,6 +98,11 @@ fn turn(
     for trainer in trainers.iter_mut() {
         trainer.publish(version)?;
     }
+    // Who is not sealed when a read begins does not help.
+    for trainer in trainers.iter_mut() {
+        trainer.order(&Order::Seal)?;
+        trainer.replies()?;
+    }
     reader.order(&Order::Update { version })?;
     let update = reader.updated()?;
     ensure!(update.version == Some(version), "the reader holds {:?}", update.version);
