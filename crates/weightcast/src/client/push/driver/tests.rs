@@ -222,11 +222,9 @@ fn grants_are_passed_on_to_their_senders() {
     scene.senders[1].holds(None);
     let grants = vec![grant(4, 1)];
     push.hear(said(PushWord::Report(report(1, TargetState::Filling, grants)))).unwrap();
-    let refused = loop {
-        match heard(&scene.words) {
-            PushWord::Refused(word) => break word,
-            other => panic!("{other:?}"),
-        }
+    let refused = match heard(&scene.words) {
+        PushWord::Refused(word) => word,
+        other => panic!("{other:?}"),
     };
     assert_eq!(
         (refused.sender, refused.grant, refused.refusal),

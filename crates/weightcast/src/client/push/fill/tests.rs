@@ -68,7 +68,7 @@ fn read_of(target: &PushScene, version: Version, keep: bool) -> (PushedRead, Rec
 
 impl FillScene {
     fn begun() -> Self {
-        Self::by(|driver| ordered(driver))
+        Self::by(ordered)
     }
 
     fn by(order: impl FnOnce(&PushScene) -> OrderWord) -> Self {
