@@ -38,9 +38,13 @@ impl Stock {
 
     /// The next piece, asked of this source.
     pub(super) fn draw(&self, source: usize) -> Option<&Piece> {
-        let piece = self.pieces.draw()?;
-        self.sources[source].under_way.fetch_add(piece.bytes as u64, Ordering::Relaxed);
-        Some(piece)
+        // One byte before the draw, so that nobody takes the stock for over in between.
+        let under_way = &self.sources[source].under_way;
+        under_way.fetch_add(1, Ordering::AcqRel);
+        let piece = self.pieces.draw();
+        under_way.fetch_add(piece.map_or(0, |piece| piece.bytes as u64), Ordering::AcqRel);
+        under_way.fetch_sub(1, Ordering::AcqRel);
+        piece
     }
 
     /// A piece has come from this source.
