@@ -5,7 +5,7 @@ mod cluster;
 use std::collections::BTreeSet;
 
 use cluster::*;
-use weightcast_protocol::message::{Call, Location, Open, ReadFailure, Role};
+use weightcast_protocol::message::{Call, ClientMessage, Location, Open, ReadFailure, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{CallError, Selector, Span};
 
@@ -77,6 +77,107 @@ fn trainers_of_which_each_holds_all_are_sources_together() {
     assert_eq!(sources(&cluster, "reader"), set(&["t0", "t1", "t2"]));
     cluster.finish_reads(&reader);
     assert_eq!(cluster.content(&reader), 11);
+}
+
+/// The first of four trainers holds version 1, and a reader of so many shards draws from it.
+fn reading(
+    config: ServerConfig,
+    shards: u32,
+    relays: bool,
+) -> (Cluster, Vec<Vec<usize>>, Vec<usize>) {
+    let mut cluster = Cluster::with(config);
+    cluster.relays = relays;
+    let trainers = ["t0", "t1", "t2", "t3"].map(|name| cluster.trainer(name, 2));
+    cluster.publish(&trainers[0], 1, 11);
+    cluster.auto_read = false;
+    let reader = cluster.rollout("reader", shards);
+    cluster.begin_all(&reader, |_| replicate(Selector::Latest));
+    assert_eq!(sources(&cluster, "reader"), set(&["t0"]));
+    (cluster, trainers.into(), reader)
+}
+
+#[test]
+fn who_publishes_a_moment_later_joins_a_read_that_runs() {
+    let (mut cluster, trainers, reader) = reading(several(), 2, true);
+    for (more, trainer) in trainers.iter().enumerate().skip(1) {
+        cluster.publish(trainer, 1, 11);
+        assert_eq!(sources(&cluster, "reader"), set(&["t0", "t1", "t2", "t3"][..=more]));
+        assert!(reader.iter().all(|shard| cluster.clients[*shard].keep), "it goes on where it is");
+    }
+    assert_eq!((cluster.counters().joined, cluster.counters().read_failures), (3, 0));
+    cluster.finish_reads(&reader);
+    assert_eq!(committed(&cluster.outcome(reader[0]).unwrap()), Some(1));
+    assert_eq!(cluster.content(&reader), 11);
+    assert!(cluster.edges().is_empty());
+}
+
+#[test]
+fn a_staged_read_is_joined_too() {
+    let mut cluster = Cluster::with(several());
+    cluster.relays = true;
+    let trainers = ["t0", "t1"].map(|name| cluster.trainer(name, 2));
+    cluster.publish(&trainers[0], 1, 11);
+    let reader = cluster.rollout("reader", 1);
+    cluster.call_all(&reader, |_| replicate(Selector::Latest));
+    cluster.call_all(&trainers[0], |_| Call::Unpublish);
+    cluster.publish(&trainers[0], 2, 22);
+    cluster.auto_read = false;
+    cluster.call(reader[0], staged_update());
+    cluster.publish(&trainers[1], 2, 22);
+    assert_eq!(sources(&cluster, "reader"), set(&["t0", "t1"]));
+    cluster.finish_reads(&reader);
+    cluster.finish_installs(&reader);
+    assert_eq!((cluster.content(&reader), cluster.counters().joined), (22, 1));
+}
+
+/// The read ends sooner as it is.
+#[test]
+fn a_read_that_would_lose_by_it_is_not_joined() {
+    let told = |cluster: &mut Cluster, reader: &[usize], arrived| {
+        let ReadOrder { seq, attempt, .. } =
+            cluster.clients[reader[0]].host.reading.clone().expect("reads");
+        cluster.tell(
+            reader[0],
+            ClientMessage::Progress { sent_at: 0, seq, attempt, arrived, total: 100 },
+        );
+    };
+    let cases: [(&str, bool, &dyn Fn(&mut Cluster, &[usize])); 6] = [
+        ("nothing has happened", true, &|_, _| {}),
+        ("it has just begun", true, &|cluster, reader| told(cluster, reader, 49)),
+        ("half of it is there", false, &|cluster, reader| told(cluster, reader, 50)),
+        ("a shard has read everything", false, &|cluster, reader| {
+            cluster.finish_read(reader[1]);
+            cluster.run();
+        }),
+        ("a source has failed", false, &|cluster, reader| fail(cluster, reader[0], 0)),
+        ("another is behind", false, &|cluster, _| {
+            cluster.rollout("behind", 3);
+        }),
+    ];
+    for (what, joined, happens) in cases {
+        let (mut cluster, trainers, reader) = reading(several(), 2, true);
+        happens(&mut cluster, &reader);
+        cluster.publish(&trainers[1], 1, 11);
+        assert_eq!(cluster.counters().joined, u64::from(joined), "{what}");
+        assert_eq!(sources(&cluster, "reader").len(), 1 + usize::from(joined), "{what}");
+    }
+    // Without relays a read begins anew.
+    let (mut cluster, trainers, _) = reading(several(), 2, false);
+    cluster.publish(&trainers[1], 1, 11);
+    assert_eq!(cluster.counters().joined, 0);
+}
+
+#[test]
+fn the_reader_with_the_fewest_sources_is_joined() {
+    let (mut cluster, trainers, _) = reading(ServerConfig { fanout: 1, ..several() }, 1, true);
+    cluster.publish(&trainers[1], 1, 11);
+    // It finds both trainers busy, so one is taken back.
+    begin(&mut cluster, &[("other", 3)]);
+    cluster.publish(&trainers[2], 1, 11);
+    let each = |cluster: &Cluster| ["reader", "other"].map(|name| sources(cluster, name).len());
+    assert_eq!(each(&cluster).iter().sum::<usize>(), 3);
+    cluster.publish(&trainers[3], 1, 11);
+    assert_eq!(each(&cluster), [2, 2]);
 }
 
 #[test]

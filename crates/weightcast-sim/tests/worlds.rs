@@ -37,7 +37,7 @@ fn the_protocol_holds_in_200_worlds() {
     assert!(ended("Unchanged") > 100);
 }
 
-/// What shards tell renews leases as heartbeats do, and nothing is decided by it.
+/// What shards tell renews leases as heartbeats do, and bars further sources at most.
 #[test]
 fn the_protocol_holds_where_shards_tell_how_far_they_are() {
     let progress_every = Some(Span::from_millis(20));

@@ -1,4 +1,4 @@
-//! Sources that give little, and reads that run out of time, over real sockets: counted in bytes.
+//! Sources that give little or join late, and reads that run out of time, over real sockets: counted in bytes.
 
 #[path = "support/gate.rs"]
 #[allow(dead_code, reason = "every test file uses another part of it")]
@@ -97,6 +97,30 @@ fn a_source_that_trickles_is_left_for_a_free_one() {
 #[test]
 fn a_stripe_that_trickles_is_left_to_the_others() {
     leaves_the_slow_one(2);
+}
+
+#[test]
+fn who_publishes_while_a_reader_waits_for_another_gives_the_rest_with_it() {
+    let (server, trainer) = stage(2);
+    let [other, reader] = [("other", Role::Trainer), ("reader", Role::Rollout)]
+        .map(|(name, role)| member(&server, name, role));
+    trainer.gate.hold_after(BYTES / 4);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| reader.handle.replicate(Selector::Latest, SOON).unwrap());
+        trainer.gate.wait_held();
+        other.region.write_at(0, &content()).unwrap();
+        other.handle.publish(1, SOON).unwrap();
+        while counter(&server, "joined") == 0 {
+            std::thread::yield_now();
+        }
+        trainer.gate.open();
+        let updated = reads.join().unwrap();
+        assert_eq!(updated.source.as_deref(), Some("trainer"));
+        assert_eq!(updated.transfer.helpers, ["other"]);
+    });
+    assert!(reader.region.to_vec() == content());
+    let passed = trainer.gate.passed() + other.gate.passed();
+    assert!(passed < BYTES + BYTES / 4, "what had come was kept: {passed} of {BYTES}");
 }
 
 /// A reader whose call has run out of time when half of the bytes were there, and what had passed.

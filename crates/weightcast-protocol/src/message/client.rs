@@ -115,7 +115,7 @@ pub enum ClientMessage {
         deadline: Span,
     },
     /// Renews the lease as [`ClientMessage::Heartbeat`] does, and tells the progress of the shard's read
-    /// for people. The server decides nothing by the numbers.
+    /// for people. The server decides by the numbers only whether it is too late for a further source.
     Progress {
         /// The client's own clock, returned as it is (T1).
         sent_at: u64,

@@ -103,6 +103,7 @@ points! {
     StripedCommitted: "a transfer that drew from several sources to the end was committed";
     StripeLost: "one of several sources was lost in the middle of a read, and what had come was kept";
     StripedReadAgain: "wrong bytes that came from several sources were read again from one";
+    HelperJoined: "a read went on with a further source, which published the version meanwhile";
     Unstriped: "a reader let go of a source that another one waited for";
     PastRefused: "a past that no server had written was refused";
     ClaimRefused: "a member that said that it held what it had not was given up";

@@ -235,6 +235,7 @@ impl Sights {
             (counters.relays, Point::ReadInFlight),
             (counters.resumes, Point::ReadResumed),
             (counters.unstriped, Point::Unstriped),
+            (counters.joined, Point::HelperJoined),
             (counters.crossings, Point::VersionCrossed),
             (counters.skips, Point::UpdateSkipped),
             (counters.offloads, Point::OffloadMade),

@@ -54,6 +54,9 @@ impl Server {
                 model.observe_latest(now);
             }
             settled.insert(model);
+        } else if let Some(group) = self.agenda.sealed.pop_first() {
+            // After those who have no source yet.
+            self.transfers().let_help(group);
         } else if let Some(model) = settled.pop_first() {
             // Offloads come last: a group that has just listed a copy again may give it up for
             // another source (A3).

@@ -13,6 +13,8 @@ pub(in crate::server) struct Agenda {
     pub(in crate::server) groups: BTreeSet<Incarnation>,
     /// Models in which something became available, visible or free.
     pub(in crate::server) models: BTreeSet<String>,
+    /// Groups whose copy has just been sealed, and may help who reads already.
+    pub(in crate::server) sealed: BTreeSet<Incarnation>,
     /// Calls whose durations are still to be counted.
     #[serde(skip)]
     pub(in crate::server) ended: Vec<EndedCall>,
@@ -53,5 +55,6 @@ impl Agenda {
     pub(in crate::server) fn clear(&mut self) {
         self.groups.clear();
         self.models.clear();
+        self.sealed.clear();
     }
 }

@@ -41,6 +41,8 @@ counters! {
     striped,
     /// Readers that went on with one of several sources, because another reader needed a source.
     unstriped,
+    /// Readers that went on with further sources, which had the version a moment later.
+    joined,
     /// Readers that went on elsewhere, because a source was slow.
     moved_on,
     /// Assignments with which a transfer continued, keeping the bytes that it had.

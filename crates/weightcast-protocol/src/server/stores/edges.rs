@@ -76,6 +76,15 @@ impl Edges {
         others
     }
 
+    /// The reader goes on with these sources too.
+    pub(in crate::server) fn join(&mut self, reader: Incarnation, further: &[Incarnation]) {
+        let Some(reads) = self.sources.get_mut(&reader) else { return };
+        reads.from.extend(further);
+        for source in further {
+            self.readers.entry(*source).or_default().insert(reader);
+        }
+    }
+
     /// The first source of a group.
     pub(in crate::server) fn source_of(&self, reader: Incarnation) -> Option<Incarnation> {
         self.sources_of(reader).first().copied()

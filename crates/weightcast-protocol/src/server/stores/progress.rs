@@ -1,4 +1,5 @@
-//! Progress and rate of a shard's read, as the shard reports. Figures for people: nothing is decided by these.
+//! Progress and rate of a shard's read, as the shard reports: figures for people. All that is decided by
+//! these is whether it is too late for a further source (`striping`).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Progress of the shards of a transfer, as their heartbeats report. Figures for people: nothing is decided by these.
+//! Progress of the shards of a transfer, as their heartbeats report: figures for people. All that is decided by
+//! these is whether it is too late for a further source (`striping`).
 
 use crate::server::rooms::TransferHandler;
 use crate::server::stores::progress::ShardProgress;

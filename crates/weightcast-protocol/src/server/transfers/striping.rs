@@ -7,6 +7,7 @@
 //! Each helper is an edge like any other: the reader takes a place there (D1), the helper's copy must stand at the
 //! commit (S5), and a helper that drains waits for the reader (S9). The server stripes only while no other group
 //! waits for the version, and takes helpers back when a group does: striping never takes a source from a fan-out.
+//! Who publishes a moment later joins a read that runs, as long as that pays.
 
 use crate::message::Role;
 use crate::server::contexts::{GroupCtx, TransferCtx};
@@ -15,42 +16,71 @@ use crate::server::stores::group::{Group, Held};
 use crate::server::stores::transaction::Phase;
 use crate::{Incarnation, Safeguard, Version};
 
+/// A read goes on with further sources only if they are so many more, as a fraction of those that it has: whatever
+/// is on its way at the change is asked for again.
+const MORE_SOURCES: (usize, usize) = (4, 3);
+
 impl TransferCtx<'_> {
     /// The source that was chosen, and the helpers that the reader may draw from beside it.
     pub(super) fn stripes(self, version: Version, first: Incarnation) -> Vec<Incarnation> {
-        let mut from = vec![first];
-        let source = self.groups.of(&first);
+        match self.transfer.resumed() {
+            true => vec![first],
+            false => self.with_helpers(version, vec![first]),
+        }
+    }
+
+    /// The sources that a read may go on with that runs: those that it has, and the helpers that there are by now.
+    fn more_sources(self, version: Version) -> Option<Vec<Incarnation>> {
+        let transfer = self.transfer;
+        let keeps = transfer.staged || transfer.filling.len() == self.group.num_shards as usize;
+        let begins = transfer.progress.values().all(|shard| shard.arrived < shard.total / 2);
+        if transfer.phase != Phase::Reading || !transfer.prepared.is_empty() || !keeps || !begins {
+            return None;
+        }
+        let has = self.edges.sources_of(self.group.incarnation);
+        let more = self.with_helpers(version, has.to_vec());
+        (more.len() * MORE_SOURCES.1 >= has.len() * MORE_SOURCES.0).then_some(more)
+    }
+
+    /// These sources, which have no other reader, and a share of the replicas that have nothing else to do.
+    fn with_helpers(self, version: Version, mut from: Vec<Incarnation>) -> Vec<Incarnation> {
+        let source = self.groups.of(&from[0]);
         let limits = &self.config.limits;
         let fit = limits.sources.min(limits.source_shards / source.num_shards.max(1));
         let most = self.config.stripes.min(fit).max(1) as usize;
         // After a failure there are no helpers, so that the next failure has one culprit.
-        let plain = most < 2 || !self.transfer.failures.is_empty() || self.transfer.resumed();
+        let plain = most < 2 || !self.transfer.failures.is_empty();
         if plain || !self.is_idle(source, version) || self.somebody_waits(version) {
             return from;
         }
         let spared = source.role == Role::Rollout;
         let others = self.holders(version).filter(|group| {
-            group.incarnation != first
+            !from.contains(&group.incarnation)
                 && !(spared && group.role == Role::Trainer)
                 && group.same_layouts(source)
                 && self.is_idle(group, version)
         });
         let others: Vec<_> = others.map(|group| group.incarnation).collect();
-        let share = (1 + others.len()) / (1 + self.behind(version));
-        from.extend(others.into_iter().take(share.min(most).saturating_sub(1)));
+        let share = (from.len() + others.len()) / (1 + self.behind(version));
+        let more = share.min(most).saturating_sub(from.len());
+        from.extend(others.into_iter().take(more));
         from
     }
 }
 
 impl GroupCtx<'_> {
-    /// Whether a replica near the reader holds the version, sealed and not accused, and neither reads nor is read.
+    /// Whether a replica near the reader holds the version, sealed and not accused, and neither reads nor is read by
+    /// others.
     fn is_idle(&self, source: &Group, version: Version) -> bool {
         let sure = |held: &Held| held.sealed && held.accusers.is_empty();
         source.incarnation != self.group.incarnation
             && source.holds(version)
             && source.held.as_ref().is_some_and(sure)
             && self.is_near(source)
-            && self.edges.load(source.incarnation) == 0
+            && self
+                .edges
+                .readers_of(source.incarnation)
+                .all(|reader| reader == self.group.incarnation)
             && self.edges.source_of(source.incarnation).is_none()
     }
 
@@ -85,6 +115,27 @@ impl GroupCtx<'_> {
 }
 
 impl TransferHandler<'_> {
+    /// A copy was sealed while others read the version: the reader with the fewest sources goes on with this one
+    /// too.
+    pub(in crate::server) fn let_help(&mut self, holder: Incarnation) {
+        let Some(group) = self.groups.get(&holder).filter(|_| self.config.stripes > 1) else {
+            return;
+        };
+        let Some(version) = group.held.as_ref().map(|held| held.version) else { return };
+        let books = self.books();
+        let readers = self.edges.filling(&group.model, version);
+        let more = readers.filter_map(|reader| {
+            let sources = books.transfer(reader).more_sources(version)?;
+            sources.contains(&holder).then_some((reader, sources))
+        });
+        let few = more.min_by_key(|(reader, _)| self.edges.sources_of(*reader).len());
+        let Some((reader, sources)) = few else { return };
+        self.counters.joined += 1;
+        let has = self.edges.sources_of(reader).len();
+        self.edges.join(reader, &sources[has..]);
+        self.assign(reader); // it goes on where it is
+    }
+
     /// A reader has found every source busy: takes another reader's helpers back for it, if there
     /// are any.
     pub(super) fn unstripe_for(&mut self, reader: Incarnation, version: Version) {

@@ -72,6 +72,7 @@ impl VersionHandler<'_> {
             }
         }
         self.agenda.wake(incarnation);
+        self.agenda.sealed.insert(incarnation);
         self.durability().note_seal(incarnation);
         self.tell_all(incarnation);
     }

@@ -285,6 +285,7 @@ fn each_counter_is_told_under_its_own_name() {
         relays: next(),
         striped: next(),
         unstriped: next(),
+        joined: next(),
         moved_on: next(),
         resumes: next(),
         crossings: next(),

@@ -10,6 +10,7 @@ mod look;
 mod notes;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tracing::info_span;
 use weightcast_plan::{EntryDigests, KnownDigests, Plan, Unchanged, unchanged};
@@ -21,6 +22,10 @@ pub(super) use self::look::LeftOut;
 use super::bound_source::BoundSource;
 use super::read::Read;
 use crate::manifest;
+
+/// How long a source may take to say what the next read is compared with, once all bytes are there: one that stands
+/// still holds up nobody by that.
+const AFTERWARDS: Duration = Duration::from_millis(500);
 
 /// A read as it is compared with what the memory holds.
 pub(super) struct ComparedRead<'a> {
@@ -51,7 +56,7 @@ impl<'a> ComparedRead<'a> {
         if let Some(held) = compared.held.as_ref().filter(|_| !read.comparing.moves_all) {
             let _entered = info_span!("compare").entered();
             let wait = held.experience.patience(read.deadline);
-            notes::ask(&mut compared.wanted, sources, read, wait);
+            notes::ask(&mut compared.wanted, sources, read, wait, read.deadline);
             compared.compare();
         }
         compared.tell();
@@ -126,7 +131,8 @@ impl<'a> ComparedRead<'a> {
         };
         if self.wanted.iter().enumerate().any(silent) {
             // By now the digests may be there: the next read can be compared with them.
-            notes::ask(&mut self.wanted, self.sources, self.read, std::time::Duration::ZERO);
+            let soon = self.read.deadline.min(Instant::now() + AFTERWARDS);
+            notes::ask(&mut self.wanted, self.sources, self.read, Duration::ZERO, soon);
             self.compare();
         }
         let before = self.held.as_ref().map(|held| held.experience).unwrap_or_default();

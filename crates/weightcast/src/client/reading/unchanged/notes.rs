@@ -13,20 +13,22 @@ use super::super::read::Read;
 use crate::client::threads;
 use crate::manifest;
 
-/// Asks each source of which nothing is known, and waits so long altogether. What a source does not
-/// say stays unknown: if it is gone, the read itself finds out.
+/// Asks each source of which nothing is known, and waits so long altogether for digests that are not there yet;
+/// for sources that do not answer, until `deadline`. What a source does not say stays unknown: if it is gone, the
+/// read itself finds out.
 pub(super) fn ask(
     known: &mut [EntryDigests<Digest>],
     sources: &[BoundSource],
     read: &Read<'_>,
     wait: Duration,
+    deadline: Instant,
 ) {
     let until = Instant::now() + wait;
     let silent: Vec<_> = sources.iter().filter(|source| known[source.shard].is_empty()).collect();
     let (next, told) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(source) = silent.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let digests = ask_one(source, read, until);
+            let digests = ask_one(source, read, until, deadline);
             told.lock().expect("no panic while held").push((source.shard, digests));
         }
     };
@@ -40,10 +42,15 @@ pub(super) fn ask(
 }
 
 /// The digests of one source's entries, of the tensors that this shard registers.
-fn ask_one(source: &BoundSource, read: &Read<'_>, until: Instant) -> EntryDigests<Digest> {
+fn ask_one(
+    source: &BoundSource,
+    read: &Read<'_>,
+    until: Instant,
+    deadline: Instant,
+) -> EntryDigests<Digest> {
     let (export, generation) = (source.export, source.generation);
     let wait = until.saturating_duration_since(Instant::now());
-    let noted = source.peer.early_note(export, generation, wait, read.deadline, &read.cancel);
+    let noted = source.peer.early_note(export, generation, wait, deadline, &read.cancel);
     let note = match noted {
         Ok(note) => note.unwrap_or_default(),
         Err(error) => {
