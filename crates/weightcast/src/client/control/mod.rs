@@ -260,6 +260,9 @@ impl Control {
         if before != view {
             sender::withdraw(&self.shared);
         }
+        if let Some(version) = view.held.filter(|_| before.held != view.held) {
+            sender::hold(&self.shared, version);
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! [`parcels`] cuts the plan of a read into what is routed, and [`plans`] keeps that. [`target`], with its [`opened`]
 //! grants, and [`sending`] are what a handle has as a target and as a sender; [`desk`] is all of it. Then what is done:
 //! [`outbox`] says words, [`hearing`] hears them, [`server`] asks the server. [`accept`] is the call of a target, and
-//! [`fill`] its thread; [`sender`] writes. [`driver`] is the push itself: [`base`] is who holds the version, [`looking`] finds the
+//! [`fill`] its thread; [`sender`] writes, and [`early`] grants wait for their version. [`driver`] is the push itself: [`base`] is who holds the version, [`looking`] finds the
 //! [`candidates`], [`numbers`] orders its pushes among those of others, and [`outcome`] is what became of them. [`explain`] says what a push would do.
 
 mod accept;
@@ -15,6 +15,7 @@ mod base;
 mod candidates;
 pub(in crate::client) mod desk;
 mod driver;
+mod early;
 mod explain;
 mod fill;
 pub(in crate::client) mod hearing;

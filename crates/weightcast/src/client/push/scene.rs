@@ -17,7 +17,7 @@ use super::word::{OrderWord, PushWord};
 use crate::client::connection::tests::{FakePort, to};
 use crate::client::handle_state::HandleState;
 use crate::client::memory::registration::RegisteredShard;
-use crate::client::push::hearing;
+use crate::client::push::{hearing, sender};
 use crate::config::Replica;
 
 pub(super) const LONG: Duration = Duration::from_secs(20);
@@ -121,6 +121,7 @@ impl PushScene {
 
     pub(super) fn holds(&self, version: Option<weightcast_protocol::Version>) {
         self.state.view.lock().unwrap().held = version;
+        version.into_iter().for_each(|version| sender::hold(&self.state, version));
     }
 
     pub(super) fn address(&self) -> String {

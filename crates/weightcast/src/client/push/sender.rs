@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weightcast_protocol::push::{PushSender, SenderId, SenderOutput};
-use weightcast_protocol::{Safeguards, Sum};
+use weightcast_protocol::{Safeguards, Sum, Version};
 use weightcast_transport::{GrantId, Peer, TargetJob, TransferOptions, WriteGrant, write};
 
 use super::outbox::post;
@@ -86,9 +86,21 @@ fn carry_out(sending: &mut SendingState, state: &Arc<HandleState>) {
     sending.uses.retain(|(target, number), _| machine.may_write(*target, *number));
 }
 
+/// The memory holds this version from now on: grants that came too early are used.
+pub(in crate::client) fn hold(state: &Arc<HandleState>, version: Version) {
+    let due = state.push.sending.state.lock().expect("no panic while held").early.due(version);
+    for word in due {
+        grant(state, word);
+    }
+}
+
 /// A grant came in, perhaps not for the first time.
 pub(super) fn grant(state: &Arc<HandleState>, word: GrantWord) -> bool {
     let mut sending = state.push.sending.state.lock().expect("no panic while held");
+    let holds = state.view.lock().expect("no panic while held").held;
+    if state.current().is_some() && sending.early.keep(holds, &word) {
+        return true;
+    }
     let place = (word.grant.target, word.grant.number);
     let (grant, word) = (word.grant.clone(), Arc::new(word));
     sending.uses.entry(place).or_insert_with(|| GrantUse { word, sums: BTreeMap::new() });

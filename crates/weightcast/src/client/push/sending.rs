@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use weightcast_protocol::Sum;
 use weightcast_protocol::push::{PushSender, SenderId, TargetId};
 
+use super::early::EarlyGrants;
 use super::word::GrantWord;
 
 /// A grant by its target, and its number there.
@@ -20,11 +21,21 @@ pub(in crate::client) struct SendingRoom {
     pub(super) reading: RwLock<()>,
 }
 
+#[cfg(test)]
+impl SendingRoom {
+    /// The newest version that may have been pushed from here.
+    pub(in crate::client) fn newest(&self) -> Option<weightcast_protocol::Version> {
+        self.state.lock().expect("no panic while held").early.newest
+    }
+}
+
 #[derive(Default)]
 pub(super) struct SendingState {
     /// Of the memory that is registered now.
     pub(super) machine: Option<(SenderId, PushSender)>,
     pub(super) uses: BTreeMap<GrantPlace, GrantUse>,
+    /// Grants for a version that is not held yet.
+    pub(super) early: EarlyGrants,
     /// Grants that no thread has begun with.
     pub(super) waiting: VecDeque<GrantPlace>,
     pub(super) writers: usize,

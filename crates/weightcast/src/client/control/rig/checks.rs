@@ -44,6 +44,8 @@ impl RigClient {
         assert_eq!(table, expected.len() + record, "{name} after {said}: the data port's table");
         if let Some(version) = session.version() {
             self.check_content(version, said);
+            let pushed = self.control.shared.push.sending.newest();
+            assert!(pushed >= Some(version), "{name} after {said}: grants wait for nothing");
         }
         let noted = memory.note.is_some() && session.version().is_none();
         assert!(!noted, "{name} after {said}: a note of what is not held any more");

@@ -128,6 +128,21 @@ fn what_a_grant_allows_is_written_and_told_with_its_sums() {
     assert_eq!(scene.target.region.to_vec(), [0; BYTES as usize]);
 }
 
+/// Another rank has heard first that the trainer's version is published.
+#[test]
+fn what_comes_before_its_version_is_written_once_that_is_held() {
+    let scene = SendScene::new();
+    let mut word = scene.granted(1, [0]);
+    word.grant.version.number += 1;
+    scene.sender.holds(None);
+    assert!(scene.grant(&word));
+    assert_eq!(scene.counts(), (0, 0));
+    scene.sender.holds(Some(word.grant.version));
+    assert_eq!(scene.written().written.grant, 1, "and nothing was refused");
+    assert_eq!(scene.target.region.to_vec()[..8], content()[..8]);
+    assert!(scene.words.try_recv().is_err());
+}
+
 #[test]
 fn a_thread_that_ends_is_counted_off() {
     let scene = SendScene::new();
@@ -162,7 +177,7 @@ fn a_thread_that_ends_is_counted_off() {
 fn what_cannot_be_written_is_refused_to_the_driver() {
     type Change = fn(&mut GrantWord);
     let cases: [(Change, SendRefusal); 8] = [
-        (|word| word.grant.version.number += 1, SendRefusal::NotHeld),
+        (|word| word.grant.version.number -= 1, SendRefusal::NotHeld),
         (|word| word.base[1] = ContentDigest([7; 16]), SendRefusal::Failed),
         (|word| word.parcels ^= 1, SendRefusal::Failed),
         (|word| word.shard = 1, SendRefusal::Failed),
