@@ -63,6 +63,7 @@ def children(loop):
     return found
 
 
+@pytest.mark.full
 def test_a_killed_rollout_is_replaced_and_one_that_stands_still_stops_nobody(start):
     loop = start(*SMALL, "--rollouts", "3", "--iterations", "1000000")
     until(loop, r"^step .*rollout-0@.*rollout-1@")

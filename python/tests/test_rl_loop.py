@@ -73,6 +73,7 @@ def alive(pids):
     return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
+@pytest.mark.full
 def test_uneven_trainers_feed_a_rollout_with_more_ranks_than_kv_heads(start, tmp_path):
     path = tmp_path / "report.json"
     options = "--trainers", "3", "--rollouts", "4", "--steps", "3", "--min-rise", "-1"
