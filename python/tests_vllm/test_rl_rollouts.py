@@ -26,6 +26,7 @@ def run(tmp_path: Path, *options: str) -> dict:
     return json.loads(path.read_text())["runs"][0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("model", "dtype", "rounding"), [("qwen2", "float32", 1e-4), ("gpt2", "bfloat16", 2e-2)]
 )
