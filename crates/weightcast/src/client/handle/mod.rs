@@ -92,7 +92,7 @@ pub type Interrupted = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl ShardHandle {
     /// What belongs to the process that opened the handle.
-    pub(super) fn own(&self) -> Result<&Own, Error> {
+    pub(in crate::client) fn own(&self) -> Result<&Own, Error> {
         self.own.get()
     }
 

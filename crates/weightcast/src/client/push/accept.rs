@@ -10,6 +10,7 @@ use weightcast_protocol::push::{PushCommand, TargetId};
 use weightcast_protocol::{CallError, Selector, Version};
 
 use super::fill::Fill;
+use super::hearing;
 use super::target::TargetEvent;
 use super::word::{OrderWord, TargetOver};
 use crate::client::handle::{INTERRUPT, ShardHandle, UNWATCHED, left};
@@ -40,6 +41,7 @@ impl ShardHandle {
         }
         let events = state.push.target.open()?;
         let _listening = Acceptance(&state);
+        hearing::accepting(&state);
         let order = self.next_order(&state, &events, until)?;
         let version = order.order.version;
         let fill = Fill::new(&state, &order, until)?;

@@ -37,6 +37,13 @@ fn hear(state: &Arc<HandleState>, bytes: &[u8]) -> bool {
     }
 }
 
+/// The handle accepts from now on: drivers that have asked already hear of that, and need not ask again.
+pub(super) fn accepting(state: &Arc<HandleState>) {
+    for question in state.push.target.take_asked() {
+        answer(state, &question);
+    }
+}
+
 /// Says what this shard is, if it was meant.
 fn answer(state: &Arc<HandleState>, question: &PushQuestion) -> bool {
     let own = &state.label.replica;
@@ -49,7 +56,7 @@ fn answer(state: &Arc<HandleState>, question: &PushQuestion) -> bool {
         shard: own.shard,
         target: TargetId(export.0),
         layouts: state.push.layouts(),
-        accepts: state.push.target.accepts(),
+        accepts: state.push.target.accepts(question),
         holds: state.view.lock().expect("no panic while held").held,
     };
     post(state, &question.driver, PushWord::Offer(offer));

@@ -13,10 +13,13 @@ use weightcast_protocol::{Generation, Safeguards, Time};
 use weightcast_transport::ExportTable;
 
 use super::opened::OpenedGrants;
-use super::word::{OrderWord, TargetOver, WrittenWord};
+use super::word::{OrderWord, PushQuestion, TargetOver, WrittenWord};
 use crate::client::reading::route::ArrivedRead;
 use crate::error::Error;
 use crate::limits::PUSH_EVENTS;
+
+/// So many drivers are answered once more.
+const ASKED: usize = 8;
 
 /// What a handle has as a target.
 #[derive(Default)]
@@ -31,6 +34,8 @@ struct TargetPlace {
     events: Option<SyncSender<TargetEvent>>,
     /// Reads of the session's call are filled by senders.
     fills: bool,
+    /// Questions that were answered while nobody accepted, one of each driver.
+    asked: Vec<PushQuestion>,
     /// Between two calls. Of the memory that was registered then.
     resting: Option<(TargetId, PushTarget)>,
 }
@@ -90,10 +95,22 @@ impl TargetRoom {
         self.state.lock().expect("no panic while held").resting = Some((id, machine));
     }
 
-    /// Whether the handle waits for a push.
-    pub(super) fn accepts(&self) -> bool {
-        let room = self.state.lock().expect("no panic while held");
-        room.events.is_some() && !room.fills
+    /// Whether the handle waits for a push. If not, its driver's question is kept until the handle does.
+    pub(super) fn accepts(&self, question: &PushQuestion) -> bool {
+        let mut room = self.state.lock().expect("no panic while held");
+        let accepts = room.events.is_some() && !room.fills;
+        if !accepts {
+            room.asked.retain(|asked| asked.driver != question.driver);
+            let first = (room.asked.len() + 1).saturating_sub(ASKED);
+            room.asked.drain(..first);
+            room.asked.push(question.clone());
+        }
+        accepts
+    }
+
+    /// The questions of drivers that were told that nobody accepts.
+    pub(super) fn take_asked(&self) -> Vec<PushQuestion> {
+        std::mem::take(&mut self.state.lock().expect("no panic while held").asked)
     }
 
     /// Reads of the call that is made next are filled by senders.

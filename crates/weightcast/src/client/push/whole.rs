@@ -9,6 +9,8 @@ use weightcast_protocol::{CallError, Selector};
 use weightcast_transport::Region;
 
 use super::outcome::{PushEnd, PushTerms, PushWay, Pushed};
+use super::scene::heard;
+use super::word::{PushQuestion, PushWord};
 use crate::LayoutSource;
 use crate::client::updated::Updated;
 use crate::config::{Options, Replica, Role};
@@ -411,4 +413,19 @@ fn large_tensors_and_tied_ones_are_pushed_in_parcels() {
     });
     assert_eq!(updated.transfer.way, "push");
     assert!(regions[0].to_vec() == content && regions[1].to_vec() == [5; COLUMNS as usize]);
+}
+
+/// Its next look might be half a second away.
+#[test]
+fn a_driver_that_has_asked_hears_of_each_accept() {
+    let server = server();
+    let rollout = group(&server, "rollout", Role::Rollout, 0, 1);
+    let trainer = group(&server, "trainer", Role::Trainer, 0, 1);
+    let [state, driver] = [&rollout[0], &trainer[0]].map(|of| &of.handle.own().unwrap().shared);
+    let words = driver.push.drive().unwrap();
+    let (replica, driver) = ("rollout".to_owned(), driver.push.address.clone());
+    assert!(!state.push.target.accepts(&PushQuestion { replica, shard: 0, driver }));
+    rollout[0].handle.accept(&mut |_| true, Duration::from_millis(1)).unwrap_err();
+    let PushWord::Offer(offer) = heard(&words) else { panic!("an offer") };
+    assert!(offer.accepts);
 }

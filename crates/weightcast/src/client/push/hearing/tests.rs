@@ -48,6 +48,25 @@ fn a_shard_that_is_meant_says_what_it_is() {
     assert!(!ask("rollout", 0), "no memory is registered");
 }
 
+/// Nobody has to ask twice.
+#[test]
+fn a_driver_that_asked_too_early_hears_when_the_shard_accepts() {
+    let (target, (driver, words)) = (PushScene::target(), driver());
+    let question =
+        PushQuestion { replica: "rollout".to_owned(), shard: 0, driver: driver.address() };
+    assert!(hears(&target, &PushWord::Ask(question)));
+    let accepts = || match heard(&words) {
+        PushWord::Offer(offer) => offer.accepts,
+        other => panic!("{other:?}"),
+    };
+    assert!(!accepts());
+    let _events = target.state.push.target.open().unwrap();
+    accepting(&target.state);
+    assert!(accepts());
+    accepting(&target.state);
+    assert!(words.try_recv().is_err(), "once");
+}
+
 #[test]
 fn an_order_that_comes_late_is_answered_by_the_machine_that_rests() {
     let (target, (driver, words)) = (PushScene::target(), driver());

@@ -24,6 +24,10 @@ fn read() -> (PushedRead, Receiver<Result<(), ReadFailure>>) {
     (PushedRead { assignment, keep: true, cancelled: Arc::default(), report }, tells)
 }
 
+fn asked(driver: &str) -> PushQuestion {
+    PushQuestion { replica: "rollout".to_owned(), shard: 0, driver: driver.to_owned() }
+}
+
 /// A machine that has heard an order.
 fn ordered() -> PushTarget {
     let mut machine = PushTarget::new(ID, Generation(4), Safeguards::default());
@@ -52,25 +56,45 @@ fn a_machine_that_rests_goes_on_with_its_own_memory_alone() {
 }
 
 #[test]
+fn questions_are_kept_as_long_as_nobody_accepts() {
+    let room = TargetRoom::default();
+    for driver in ["a", "b", "a"] {
+        assert!(!room.accepts(&asked(driver)));
+    }
+    assert_eq!(room.take_asked(), [asked("b"), asked("a")]);
+    assert_eq!(room.take_asked(), []);
+    let events = room.open().unwrap();
+    assert!(room.accepts(&asked("a")));
+    assert_eq!(room.take_asked(), [], "it was answered");
+    room.begin_fill();
+    assert!(!room.accepts(&asked("c")));
+    drop(events);
+    room.close();
+    let drivers: Vec<_> = (0..ASKED).map(|number| asked(&number.to_string())).collect();
+    drivers.iter().for_each(|question| assert!(!room.accepts(question)));
+    assert_eq!(room.take_asked(), drivers, "the last ones");
+}
+
+#[test]
 fn a_target_listens_once_and_accepts_until_it_is_filled() {
     let (room, exports) = (TargetRoom::default(), ExportTable::new());
-    assert!(!room.accepts() && !room.fills());
+    assert!(!room.accepts(&asked("a")) && !room.fills());
     let events = room.open().unwrap();
-    assert!(room.accepts() && !room.fills());
+    assert!(room.accepts(&asked("a")) && !room.fills());
     assert!(room.open().err().is_some_and(|error| error.to_string().contains("accepts already")));
     assert!(!room.written(samples::written([0])), "nobody writes yet");
     room.begin_fill();
-    assert!(!room.accepts() && room.fills());
+    assert!(!room.accepts(&asked("a")) && room.fills());
     assert!(room.written(samples::written([0])));
     assert!(
         matches!(events.try_recv(), Ok(TargetEvent::Written(word)) if word == samples::written([0]))
     );
     room.end_fill(&exports);
-    assert!(!room.fills() && room.accepts() && !room.written(samples::written([0])));
+    assert!(!room.fills() && room.accepts(&asked("a")) && !room.written(samples::written([0])));
     room.ended(Ok(()));
     assert!(matches!(events.try_recv(), Ok(TargetEvent::Ended(Ok(())))));
     room.close();
-    assert!(!room.accepts() && events.try_recv().is_err());
+    assert!(!room.accepts(&asked("a")) && events.try_recv().is_err());
     room.ended(Ok(()));
     assert!(room.open().is_ok());
 }
