@@ -111,6 +111,17 @@ fn who_publishes_a_moment_later_joins_a_read_that_runs() {
     assert!(cluster.edges().is_empty());
 }
 
+/// What is on its way, and lost, would be much of it.
+#[test]
+fn a_small_read_is_not_joined() {
+    for (joins_from, joined) in [(8, 1), (9, 0)] {
+        let config = ServerConfig { joins_from, ..several() };
+        let (mut cluster, trainers, _) = reading(config, 2, true);
+        cluster.publish(&trainers[1], 1, 11);
+        assert_eq!(cluster.counters().joined, joined, "shards of 8 bytes, {joins_from}");
+    }
+}
+
 #[test]
 fn a_staged_read_is_joined_too() {
     let mut cluster = Cluster::with(several());

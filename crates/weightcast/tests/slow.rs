@@ -62,7 +62,8 @@ fn counter(server: &Server, name: &str) -> u64 {
 
 /// A server whose readers draw from so many sources, and a trainer that has published version 1.
 fn stage(stripes: u32) -> (Server, Member) {
-    let config = ServeConfig { paranoid: true, stripes, ..ServeConfig::default() };
+    let config =
+        ServeConfig { paranoid: true, stripes, joins_from: BYTES, ..ServeConfig::default() };
     let server = serve(config).unwrap();
     let trainer = member(&server, "trainer", Role::Trainer);
     trainer.region.write_at(0, &content()).unwrap();

@@ -90,6 +90,7 @@ fn configured(arguments: Serve) -> ServeConfig {
         offload_deadline: Duration::from_secs_f64(arguments.offload_deadline),
         fanout: arguments.fanout,
         stripes: arguments.stripes,
+        joins_from: weightcast::JOINS_FROM,
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
         metrics: arguments.metrics,
         trace: arguments.trace,

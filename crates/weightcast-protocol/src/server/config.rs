@@ -36,6 +36,8 @@ pub struct ServerConfig {
     /// Sources that one reader may draw from at once, if they have no other readers; 1 switches
     /// striping off.
     pub stripes: u32,
+    /// Bytes of a shard from which a read that runs is joined by further sources: what is on its way then is lost.
+    pub joins_from: u64,
     /// How many sources may be above a reader, in a chain of replicas that are being filled (D6).
     pub depth_limit: u32,
     /// Bounds on sizes and counts.
@@ -76,6 +78,7 @@ impl Default for ServerConfig {
             install_deadline: Span::from_secs(60),
             fanout: 1,
             stripes: 1,
+            joins_from: 0,
             depth_limit: 64,
             limits: Limits::default(),
             secret: [0; 2],

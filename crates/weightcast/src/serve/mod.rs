@@ -42,6 +42,10 @@ pub use crate::wire::StatusReply as Status;
 /// Most replicas from which one reader draws at once, by default.
 pub const STRIPES: u32 = 8;
 
+/// Bytes of a shard from which a read that runs goes on with replicas that publish a moment later: some two MiB of
+/// each source are on their way then, and asked for again.
+pub const JOINS_FROM: u64 = 128 << 20;
+
 /// How to run a reference server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
@@ -71,6 +75,8 @@ pub struct ServeConfig {
     /// Most replicas from which one reader draws at once, where several have nothing else to do and nobody
     /// else is behind; 1: never more than one.
     pub stripes: u32,
+    /// See [`JOINS_FROM`].
+    pub joins_from: u64,
     /// Stop when nobody has been connected for this long.
     pub idle_exit: Option<Duration>,
     /// Where to serve metrics to Prometheus, under the path `/metrics`: `127.0.0.1:9464`,
@@ -104,6 +110,7 @@ impl Default for ServeConfig {
             offload_deadline: Duration::from_secs(60),
             fanout: 1,
             stripes: STRIPES,
+            joins_from: JOINS_FROM,
             idle_exit: None,
             metrics: None,
             trace: None,
@@ -296,6 +303,7 @@ fn machine_config(config: &ServeConfig, life: u64, drawn_with: [u64; 2]) -> Serv
         offload_deadline: span(config.offload_deadline),
         fanout: config.fanout,
         stripes: config.stripes,
+        joins_from: config.joins_from,
         tell_stages: spans::are_wanted(),
         paranoid: config.paranoid,
         secret: drawn_with,

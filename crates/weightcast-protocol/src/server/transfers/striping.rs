@@ -12,7 +12,7 @@
 use crate::message::Role;
 use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::TransferHandler;
-use crate::server::stores::group::{Group, Held};
+use crate::server::stores::group::{Group, Held, Member};
 use crate::server::stores::transaction::Phase;
 use crate::{Incarnation, Safeguard, Version};
 
@@ -34,7 +34,12 @@ impl TransferCtx<'_> {
         let transfer = self.transfer;
         let keeps = transfer.staged || transfer.filling.len() == self.group.num_shards as usize;
         let begins = transfer.progress.values().all(|shard| shard.arrived < shard.total / 2);
-        if transfer.phase != Phase::Reading || !transfer.prepared.is_empty() || !keeps || !begins {
+        let bytes = |member: &Member| member.registration.map_or(0, |memory| memory.bytes);
+        let large = self.group.members.values().all(|of| bytes(of) >= self.config.joins_from);
+        if transfer.phase != Phase::Reading || !transfer.prepared.is_empty() || !large {
+            return None;
+        }
+        if !keeps || !begins {
             return None;
         }
         let has = self.edges.sources_of(self.group.incarnation);
