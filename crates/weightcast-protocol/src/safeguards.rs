@@ -83,6 +83,8 @@ pub enum Safeguard {
     Fanout,
     /// Sources in the reader's own datacentre come first (D3).
     NearFirst,
+    /// Sources on the reader's own host come first (D7).
+    HostFirst,
     /// A version crosses to a datacentre once at a time (D4).
     OneCrossing,
     /// Chains of replicas that are being filled are bounded (D6).

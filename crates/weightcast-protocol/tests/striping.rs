@@ -152,7 +152,8 @@ fn a_read_that_would_lose_by_it_is_not_joined() {
             ClientMessage::Progress { sent_at: 0, seq, attempt, arrived, total: 100 },
         );
     };
-    let cases: [(&str, bool, &dyn Fn(&mut Cluster, &[usize])); 6] = [
+    type Happens<'a> = &'a dyn Fn(&mut Cluster, &[usize]);
+    let cases: [(&str, bool, Happens<'_>); 6] = [
         ("nothing has happened", true, &|_, _| {}),
         ("it has just begun", true, &|cluster, reader| told(cluster, reader, 49)),
         ("half of it is there", false, &|cluster, reader| told(cluster, reader, 50)),

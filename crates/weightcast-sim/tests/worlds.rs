@@ -28,7 +28,7 @@ fn the_protocol_holds_in_200_worlds() {
     assert!(total(|r| r.counters.drains_cut) > 0);
     assert!(total(|r| r.counters.digest_mismatches) > 20);
     assert!(total(|r| r.counters.read_failures) > 20);
-    assert!(total(|r| r.counters.relays) > 100);
+    assert!(total(|r| r.counters.relays) > 80);
     assert!(total(|r| r.counters.resumes) > 0);
     assert!(total(|r| r.counters.skips) > 0);
     assert!(ended("InDoubt") > 0);

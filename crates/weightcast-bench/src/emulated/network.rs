@@ -139,9 +139,19 @@ impl EmulatedNetwork {
 
     /// Bytes that have been sent from datacentre 0 to datacentre 1.
     pub(crate) fn crossed(&self) -> Result<u64> {
-        let count = "/sys/class/net/slow0/statistics/tx_bytes";
+        self.sent_on("slow0")
+    }
+
+    /// Bytes that have come in on a host's link.
+    pub(crate) fn received(&self, host: usize) -> Result<u64> {
+        self.sent_on(&format!("v{host}"))
+    }
+
+    /// What a port of the hub has sent.
+    fn sent_on(&self, port: &str) -> Result<u64> {
+        let count = format!("/sys/class/net/{port}/statistics/tx_bytes");
         let output = Command::new("ip")
-            .args(["netns", "exec", &self.hub(), "cat", count])
+            .args(["netns", "exec", &self.hub(), "cat", &count])
             .output()
             .context("read an interface's counters")?;
         let text = String::from_utf8_lossy(&output.stdout);

@@ -43,6 +43,10 @@ pub(crate) struct FanoutOf {
     /// Readers that one replica serves at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     fanout: u16,
+    /// Readers that share a host, and its link
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["kill", "offload_seeding"], value_name = "R",
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    ranks_per_host: u16,
     /// Leave out the comparison: everybody reads from the trainer
     #[arg(long)]
     no_naive: bool,
@@ -81,6 +85,10 @@ pub(crate) fn run(arguments: &FanoutOf) -> Result<()> {
         "--offload-seeding needs readers in a second datacentre: give --datacentres 2 and --readers 2 \
          or more"
     );
+    ensure!(
+        arguments.datacentres == 1 || arguments.ranks_per_host == 1,
+        "--ranks-per-host is measured in one datacentre: leave --datacentres out"
+    );
     let mut report = FanoutReport::new(machine(), arguments.size << 20, arguments.rate);
     for shards in &arguments.shards {
         for readers in &arguments.readers {
@@ -106,6 +114,7 @@ impl FanoutOf {
             datacentres: self.datacentres.into(),
             slow: self.slow_link,
             fanout: self.fanout,
+            ranks: self.ranks_per_host.into(),
             repeat: self.repeat.into(),
         };
         eprintln!("{readers} readers of {shards} shards");

@@ -30,6 +30,8 @@ pub(crate) struct FanoutReport {
 pub(crate) struct SpreadComparison {
     readers: usize,
     shards: usize,
+    /// Readers on one host.
+    ranks: usize,
     datacentres: usize,
     /// Sum of the stalls if every reader got 0.956 of the set rate, all at once.
     ideal_sum_s: f64,
@@ -50,6 +52,7 @@ impl SpreadComparison {
         Self {
             readers: setting.readers,
             shards: setting.shards,
+            ranks: setting.ranks,
             datacentres: setting.datacentres,
             ideal_sum_s: setting.ideal_sum_s(),
             ideal_max_s: setting.ideal_max_s(),
@@ -98,7 +101,7 @@ impl FanoutReport {
         let _ = writeln!(
             text,
             "\nseconds from the publish to the commits, medians of turns\n{:>7}{:>7}{:>11}{:>10}\
-             {:>7}{:>10}{:>10}{:>8}{:>12}{:>9}{:>10}",
+             {:>7}{:>10}{:>10}{:>8}{:>12}{:>9}{:>10}{:>7}{:>9}",
             "readers",
             "shards",
             "ideal sum",
@@ -109,7 +112,9 @@ impl FanoutReport {
             "CPU s",
             "naive sum",
             "CPU s",
-            "crossings"
+            "crossings",
+            "a host",
+            "entered"
         );
         for s in &self.spreads {
             let (naive, naive_cpu) = match &s.naive {
@@ -124,7 +129,7 @@ impl FanoutReport {
             let _ = writeln!(
                 text,
                 "{:>7}{:>7}{:>11.2}{:>10.2}{:>7.2}{:>10.2}{:>10.2}{:>8.2}{naive:>12}{naive_cpu:>9}\
-                 {crossings:>10}{verdict}",
+                 {crossings:>10}{:>7}{:>9.3}{verdict}",
                 s.readers,
                 s.shards,
                 s.ideal_sum_s,
@@ -132,7 +137,9 @@ impl FanoutReport {
                 s.ratio,
                 s.ideal_max_s,
                 s.stack.max_s,
-                s.stack.cpu_s
+                s.stack.cpu_s,
+                s.ranks,
+                s.stack.entered
             );
         }
     }
@@ -187,7 +194,8 @@ mod tests {
 
     fn spread(content_ok: bool) -> SpreadTimes {
         let (sum_s, max_s, cpu_s, crossed) = (4.0, 2.0, 1.0, 1.0);
-        SpreadTimes { sum_s, max_s, cpu_s, crossed, content_ok, turns: Vec::new() }
+        let entered = 1.25;
+        SpreadTimes { sum_s, max_s, cpu_s, crossed, entered, content_ok, turns: Vec::new() }
     }
 
     fn setting() -> FanoutSetting {
@@ -199,6 +207,7 @@ mod tests {
             datacentres: 1,
             slow: 50,
             fanout: 2,
+            ranks: 4,
             repeat: 1,
         }
     }
@@ -256,13 +265,39 @@ mod tests {
         let two = |number: f64| format!("{number:.2}");
         let ratio = |of: &FanoutSetting| two(4.0 / of.ideal_sum_s());
         let (sum, most) = (two(far.ideal_sum_s()), two(far.ideal_max_s()));
-        let wanted =
-            ["6", "3", &sum, "4.00", &ratio(&far), &most, "2.00", "1.00", "9.00", "8.00", "1.50"];
-        assert_eq!(row(1)[..11], wanted);
+        let wanted = [
+            "6",
+            "3",
+            &sum,
+            "4.00",
+            &ratio(&far),
+            &most,
+            "2.00",
+            "1.00",
+            "9.00",
+            "8.00",
+            "1.50",
+            "4",
+            "1.250",
+        ];
+        assert_eq!(row(1)[..13], wanted);
         let (sum, most) = (two(setting().ideal_sum_s()), two(setting().ideal_max_s()));
-        let wanted =
-            ["4", "2", &sum, "4.00", &ratio(&setting()), &most, "2.00", "1.00", "-", "-", "-"];
-        assert_eq!(row(2)[..11], wanted);
+        let wanted = [
+            "4",
+            "2",
+            &sum,
+            "4.00",
+            &ratio(&setting()),
+            &most,
+            "2.00",
+            "1.00",
+            "-",
+            "-",
+            "-",
+            "4",
+            "1.250",
+        ];
+        assert_eq!(row(2)[..13], wanted);
         let said = "4 readers of 2 shards, a source killed at 50 %: all others finish after 2.00 s, \
                     undisturbed 1.00 s: 1.00 s more (ideal of one transfer: 1.00 s); 0 of 0 victims";
         assert!(text.contains(said), "{text}");

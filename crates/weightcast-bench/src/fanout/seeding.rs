@@ -69,7 +69,7 @@ pub(crate) fn measure(setting: &FanoutSetting) -> Result<Seeded> {
     let mut trainer =
         cluster.group("trainer", GroupSpec { trainer: true, ..GroupSpec::default() })?;
     let reader = |reader: usize| {
-        let (host, datacentre) = ((1 + reader) * setting.shards, setting.datacentre(reader));
+        let (host, datacentre) = (setting.host(reader), setting.datacentre(reader));
         let offload_seeding = datacentre > 0;
         let place = GroupSpec { host, datacentre, offload_seeding, ..GroupSpec::default() };
         cluster.group(&format!("rollout{reader:02}"), place)
@@ -207,6 +207,7 @@ mod tests {
             datacentres: 2,
             slow: 50,
             fanout: 1,
+            ranks: 1,
             repeat: 3,
         };
         for wrong in 0..4 {

@@ -20,6 +20,8 @@ pub(crate) struct FanoutSetting {
     /// Mbit/s.
     pub(crate) slow: u32,
     pub(crate) fanout: u16,
+    /// Readers on one host.
+    pub(crate) ranks: usize,
     pub(crate) repeat: usize,
 }
 
@@ -29,15 +31,26 @@ impl FanoutSetting {
         usize::from(self.datacentres == 2 && reader >= self.readers.div_ceil(2))
     }
 
+    /// The host of a reader's first shard, if the trainer's are the first ones.
+    pub(crate) fn host(&self, reader: usize) -> usize {
+        (1 + reader / self.ranks) * self.shards
+    }
+
     /// The network for a trainer, its readers and `spare` more groups near the trainer.
     pub(crate) fn shape(&self, spare: usize) -> Shape {
         let near = vec![0; (1 + spare) * self.shards];
-        let readers = (0..self.readers * self.shards).map(|i| self.datacentre(i / self.shards));
+        let hosts = self.readers.div_ceil(self.ranks) * self.shards;
+        let readers = (0..hosts).map(|i| self.datacentre(i / self.shards * self.ranks));
         Shape {
             hosts: near.into_iter().chain(readers).collect(),
             rate: format!("{}mbit", self.rate),
             slow: format!("{}mbit", self.slow),
         }
+    }
+
+    /// Bytes that enter all hosts of readers together if each is entered once.
+    fn entering(&self) -> u64 {
+        self.readers.div_ceil(self.ranks) as u64 * self.bytes
     }
 
     /// Ideal seconds of a shard over a host's link.
@@ -85,6 +98,8 @@ pub(crate) struct SpreadTimes {
     pub(crate) cpu_s: f64,
     /// Copies of the version that crossed to the second datacentre.
     pub(crate) crossed: f64,
+    /// Copies of the version that entered a host of readers.
+    pub(crate) entered: f64,
     pub(crate) content_ok: bool,
     pub(crate) turns: Vec<SpreadTurn>,
 }
@@ -97,6 +112,7 @@ pub(crate) struct SpreadTurn {
     pub(crate) sources: Vec<String>,
     pub(crate) cpu_s: f64,
     pub(crate) crossed: f64,
+    pub(crate) entered: f64,
     pub(crate) content_ok: bool,
 }
 
@@ -110,7 +126,7 @@ impl SpreadTimes {
         let trainer = GroupSpec { trainer: true, ..GroupSpec::default() };
         let mut trainer = cluster.group("trainer", trainer)?;
         let readers = (0..setting.readers).map(|reader| {
-            let host = (1 + reader) * setting.shards;
+            let host = setting.host(reader);
             let place =
                 GroupSpec { host, datacentre: setting.datacentre(reader), ..GroupSpec::default() };
             cluster.group(&format!("rollout{reader:02}"), place)
@@ -132,6 +148,7 @@ impl SpreadTimes {
             max_s: over(&|turn| turn.stalls_s.iter().copied().fold(0.0, f64::max)),
             cpu_s: over(&|turn| turn.cpu_s),
             crossed: over(&|turn| turn.crossed),
+            entered: over(&|turn| turn.entered),
             content_ok: turns.iter().all(|turn| turn.content_ok),
             turns,
         }
@@ -153,13 +170,14 @@ fn turn(
             reader.replies()?;
         }
     }
-    let crossed = cluster.network()?.crossed()?;
+    let (crossed, entered) = (cluster.network()?.crossed()?, entered(cluster, setting)?);
     let published = trainer.publish(version)?;
     let cpu = cpu_seconds(cluster, trainer, readers)?;
     readers.iter_mut().try_for_each(|reader| reader.order(&Order::Update { version }))?;
     let updates = readers.iter_mut().map(WorkerGroup::updated).collect::<Result<Vec<_>>>()?;
     let cpu_s = cpu_seconds(cluster, trainer, readers)? - cpu;
     let crossed = (cluster.network()?.crossed()? - crossed) as f64 / setting.bytes as f64;
+    let entered = (self::entered(cluster, setting)? - entered) as f64 / setting.entering() as f64;
     let mut content_ok = true;
     for (update, reader) in updates.iter().zip(readers) {
         ensure!(update.version == Some(version), "{} holds {:?}", reader.name, update.version);
@@ -173,8 +191,15 @@ fn turn(
         sources: updates.into_iter().filter_map(|update| update.source).collect(),
         cpu_s,
         crossed,
+        entered,
         content_ok,
     })
+}
+
+/// Bytes that the hosts of readers have received.
+fn entered(cluster: &EmulatedCluster, setting: &FanoutSetting) -> Result<u64> {
+    let hosts = setting.shards..setting.host(setting.readers - 1) + setting.shards;
+    hosts.map(|host| cluster.network()?.received(host)).sum()
 }
 
 fn cpu_seconds(
@@ -197,6 +222,7 @@ mod tests {
             sources: Vec::new(),
             cpu_s,
             crossed,
+            entered: 2.0 * cpu_s,
             content_ok,
         };
         for wrong in 0..4 {
@@ -207,14 +233,27 @@ mod tests {
             ];
             let spread = SpreadTimes::of(turns);
             assert_eq!((spread.sum_s, spread.max_s), (8.0, 4.0));
-            assert_eq!((spread.cpu_s, spread.crossed), (5.0, 1.0));
+            assert_eq!((spread.cpu_s, spread.crossed, spread.entered), (5.0, 1.0, 10.0));
             assert_eq!((spread.content_ok, spread.turns.len()), (wrong == 3, 3));
         }
     }
 
     fn setting(readers: usize, datacentres: usize) -> FanoutSetting {
         let (shards, bytes, rate, slow) = (2, 100_000_000, 800, 200);
-        FanoutSetting { readers, shards, bytes, rate, datacentres, slow, fanout: 1, repeat: 1 }
+        let (fanout, ranks, repeat) = (1, 1, 1);
+        FanoutSetting { readers, shards, bytes, rate, datacentres, slow, fanout, ranks, repeat }
+    }
+
+    #[test]
+    fn readers_share_hosts() {
+        for (ranks, hosts, of_each, entering) in
+            [(1, 5, [2, 4, 6, 8, 10], 5), (2, 3, [2, 2, 4, 4, 6], 3), (8, 1, [2; 5], 1)]
+        {
+            let of = FanoutSetting { ranks, ..setting(5, 1) };
+            assert_eq!(of.shape(0).hosts.len(), 2 + 2 * hosts, "{ranks}");
+            assert_eq!([0, 1, 2, 3, 4].map(|reader| of.host(reader)), of_each, "{ranks}");
+            assert_eq!(of.entering(), entering * of.bytes, "{ranks}");
+        }
     }
 
     #[test]

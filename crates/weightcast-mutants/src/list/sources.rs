@@ -57,6 +57,13 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: spread,
     },
     Mutant {
+        name: "host_entered_often",
+        what: "a source on another host is as good as one on the reader's own",
+        found_by: &["D7"],
+        off: &[Safeguard::HostFirst],
+        scenario: neighbours,
+    },
+    Mutant {
         name: "many_crossings",
         what: "a version crosses to a datacentre although it is crossing already",
         found_by: &["D4"],
@@ -116,7 +123,12 @@ pub(super) const LIST: &[Mutant] = &[
 
 /// Two datacentres, with many replicas in each.
 fn spread(options: WorldOptions) -> WorldOptions {
-    WorldOptions { datacentres: 2, rollouts: 7, ..options }
+    WorldOptions { datacentres: 2, rollouts: 7, hosts: 64, ..options }
+}
+
+/// Many replicas on two hosts.
+fn neighbours(options: WorldOptions) -> WorldOptions {
+    WorldOptions { hosts: 2, ..crowd(options) }
 }
 
 /// Whoever reads from a replica that is being filled is one too deep.

@@ -96,7 +96,7 @@ fn pretending(options: WorldOptions) -> WorldOptions {
 
 /// Servers die while versions are sealed, which takes longer than to find another one.
 fn sealing(options: WorldOptions) -> WorldOptions {
-    let faults = FaultCounts::none().with(FaultKind::SealCrash, 12).with(FaultKind::Break, 40);
+    let faults = FaultCounts::none().with(FaultKind::SealCrash, 30).with(FaultKind::Break, 80);
     let digest_time = Span::from_millis(4_000);
     WorldOptions { servers: 2, reconnect: Span::from_secs(30), digest_time, faults, ..options }
 }

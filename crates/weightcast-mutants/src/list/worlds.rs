@@ -4,7 +4,8 @@ use weightcast_sim::{FaultCounts, FaultKind, WorldOptions};
 
 /// Many replicas of one size, in one place: long chains.
 pub(super) fn crowd(options: WorldOptions) -> WorldOptions {
-    WorldOptions { rollouts: 6, max_shards: 1, datacentres: 1, depth_limit: 64, ..options }
+    let (rollouts, max_shards, datacentres, depth_limit) = (6, 1, 1, 64);
+    WorldOptions { rollouts, max_shards, datacentres, depth_limit, hosts: 64, ..options }
 }
 
 pub(super) fn as_drawn(options: WorldOptions) -> WorldOptions {

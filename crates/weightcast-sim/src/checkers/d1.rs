@@ -1,12 +1,14 @@
-//! D1: a source has at most `fanout` readers of its own datacentre, and at most `fanout` readers
-//! that cross, which may read for long.
+//! D1: a source has at most `fanout` readers on its own host, as many in its datacentre, and as many that cross, which
+//! may read for long.
 
 use std::collections::BTreeMap;
 
 use weightcast_protocol::Time;
 
 use super::d3::datacentre;
+use super::d7::is_beside;
 use super::{Checker, Fact};
+use crate::books::retained::same_life;
 
 pub(super) struct Fanout(pub(super) u32);
 
@@ -22,10 +24,14 @@ impl Checker for Fanout {
             for edge in &model.edges {
                 let crosses =
                     datacentre(model, edge.reader_life) != datacentre(model, edge.source_life);
-                *readers.entry((edge.source_life, &edge.source, crosses)).or_default() += 1;
+                let [reader, source] =
+                    [edge.reader_life, edge.source_life].map(|life| same_life(model, life));
+                let beside = reader.zip(source).is_some_and(|(one, other)| is_beside(one, other));
+                let way = (edge.source_life, &edge.source, crosses, beside);
+                *readers.entry(way).or_default() += 1;
             }
             let crowded = readers.into_iter().find(|(_, count)| *count > self.0);
-            crowded.map(|((_, source, _), count)| format!("{source} has {count} readers"))
+            crowded.map(|((_, source, ..), count)| format!("{source} has {count} readers"))
         })
     }
 }

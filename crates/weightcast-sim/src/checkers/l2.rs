@@ -10,6 +10,7 @@ use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::d3::datacentre;
+use super::d7::{is_awaited, is_beside};
 use super::{Checker, Fact};
 pub(super) use pace::LeavesSlow;
 
@@ -61,6 +62,7 @@ impl NoIdleSource {
                 && source.version == Some(version)
                 && source.incarnation != reader.incarnation
                 && near(source.incarnation)
+                && (is_beside(reader, source) || !is_awaited(model, reader, version))
                 && !reads_from(model, source.incarnation, reader.incarnation)
                 && readers.count() < self.fanout as usize
                 && failed.get(&source.incarnation).is_none_or(|failures| *failures == 0)

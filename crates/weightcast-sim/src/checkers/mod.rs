@@ -11,6 +11,7 @@ mod d3;
 mod d4;
 mod d5;
 mod d6;
+mod d7;
 mod g1;
 mod g4;
 mod g5;
@@ -279,6 +280,7 @@ fn of_term(options: &WorldOptions) -> CheckerRow {
         Box::new(d4::OneCrossing),
         Box::new(d5::NewGeneration::default()),
         Box::new(d6::Depth(options.depth_limit)),
+        Box::new(d7::HostFirst::default()),
         Box::new(a1::Resolvable::default()),
         Box::new(a2::LastCopy::default()),
         Box::new(a3::Needed::default()),

@@ -27,6 +27,8 @@ pub struct WorldOptions {
     pub fanout: u32,
     /// Sources that one reader may draw from at once.
     pub stripes: u32,
+    /// Hosts of each datacentre; each group lies on one.
+    pub hosts: u32,
     /// Bounds of the servers' memory.
     pub limits: Limits,
     /// The longest chain of replicas that read from each other.
@@ -104,6 +106,7 @@ impl Default for WorldOptions {
             chunks: 12,
             fanout: 1,
             stripes: 3,
+            hosts: 4,
             limits: Limits { calls_ahead: CALLS_AHEAD, ..Limits::default() },
             depth_limit: 64,
             datacentres: 1,
@@ -162,8 +165,8 @@ impl fmt::Display for WorldOptions {
         )?;
         writeln!(
             f,
-            "{} datacentres, {} of 1000 rollouts spot, {} stage their updates",
-            self.datacentres, self.spot, self.staged
+            "{} datacentres of {} hosts, {} of 1000 rollouts spot, {} stage their updates",
+            self.datacentres, self.hosts, self.spot, self.staged
         )?;
         let seed_time = seconds(self.seed_deadline);
         writeln!(f, "{} of 1000 rollouts seed, in {seed_time} s at most", self.offload_seeding)?;

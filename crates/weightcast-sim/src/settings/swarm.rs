@@ -49,6 +49,7 @@ impl WorldOptions {
             staged: if rng.chance(500) { 0 } else { rng.between(200, 1_000) },
             stripes: if rng.chance(300) { 1 } else { rng.between(2, 4) as u32 },
             limits: limits(rng, &drawn.limits),
+            hosts: [1, 2, 4, 64][rng.below(4) as usize],
             ..drawn
         }
     }

@@ -162,7 +162,7 @@ impl World {
             let (num_shards, place) = given.map_or((num_shards, place), |given| given[index]);
             let location = Location {
                 datacentre: format!("dc-{place}"),
-                host: format!("host-{place}-{}", self.rng.below(2)),
+                host: format!("host-{place}-{}", self.rng.below(self.options.hosts.max(1).into())),
                 spot: role == Role::Rollout && self.rng.chance(self.options.spot),
             };
             let seeds = self.options.offload_seeding;

@@ -1,4 +1,4 @@
-//! The choice of a source (§4.3.1 of the paper; D1 to D4, D6).
+//! The choice of a source (§4.3.1 of the paper; D1 to D4, D6, D7).
 //!
 //! A reader may read from every holder of the version, and from replicas of the reader's layout that are still being
 //! filled with it. The reader's own datacentre comes first: while a group there has the version, or is getting it, no
@@ -55,10 +55,10 @@ impl<'a> TransferCtx<'a> {
     /// readers, the same host, a rollout; ties go by name. Near and far sources are never compared: a reader
     /// that may cross has no near source.
     pub(in crate::server) fn choose_source(self, version: Version) -> Choice {
-        let may_cross = self.may_cross(version);
+        let (may_cross, may_enter) = (self.may_cross(version), self.may_enter(version));
         let (mut busy, mut barred) = (false, false);
         let offer = |source: &'a Group| {
-            if !may_cross && !self.is_near(source) {
+            if (!may_cross && !self.is_near(source)) || (!may_enter && !self.is_beside(source)) {
                 barred = true;
                 None
             } else if !self.has_room(source, version) || self.is_above(source) {
@@ -97,7 +97,7 @@ impl<'a> TransferCtx<'a> {
     }
 
     /// Whether a source may be tried, or tried again.
-    fn fits(&self, source: &Group) -> bool {
+    pub(super) fn fits(&self, source: &Group) -> bool {
         self.failures(source) < ATTEMPTS_PER_SOURCE
     }
 
@@ -153,7 +153,10 @@ impl<'a> GroupCtx<'a> {
         wanted: impl Fn(&Group) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Group> {
         self.coming(version, move |source| {
-            wanted(source) && source.serves_filling(version) && source.same_layouts(self.group)
+            wanted(source)
+                && source.serves_filling(version)
+                && source.same_layouts(self.group)
+                && self.serves_hosts(source)
         })
     }
 
@@ -204,12 +207,12 @@ impl<'a> GroupCtx<'a> {
             && self.edges.leads_to(source.incarnation, self.group.incarnation)
     }
 
-    /// Whether a source has a free place (D1). Local and crossing readers are counted apart,
-    /// because a crossing may take long.
+    /// Whether a source has a free place (D1). Readers on its host, in its datacentre and further away are counted
+    /// apart: one that crosses may take long, and one on the same host uses no link.
     fn has_place(&self, source: &Group) -> bool {
         let fanout = self.config.fanout.max(1) as usize;
         self.edges.load(source.incarnation) < fanout
-            || self.load(source.incarnation, !self.is_near(source)) < fanout
+            || self.load_like(source.incarnation, self.group.incarnation) < fanout
             || !self.config.safeguards.on(Safeguard::Fanout)
     }
 
@@ -237,11 +240,6 @@ impl Books<'_> {
     /// version.
     fn depth(&self, source: &Group, version: Version) -> usize {
         if source.holds(version) { 0 } else { self.edges.depth(source.incarnation) }
-    }
-
-    /// How many readers a source has: in its own datacentre or, with `cross`, in others.
-    pub(in crate::server) fn load(&self, source: Incarnation, cross: bool) -> usize {
-        self.edges.readers_of(source).filter(|reader| self.edges.crosses(*reader) == cross).count()
     }
 }
 

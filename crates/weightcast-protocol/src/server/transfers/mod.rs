@@ -5,6 +5,7 @@ pub(super) mod choose;
 pub(super) mod commit;
 pub(super) mod drain;
 pub(super) mod filling;
+pub(super) mod hosts;
 pub(super) mod pace;
 pub(super) mod progress;
 pub(super) mod replicate;

@@ -59,11 +59,12 @@ impl TransferCtx<'_> {
             return from;
         }
         let spared = source.role == Role::Rollout;
+        let inside = self.is_beside(source);
         let others = self.holders(version).filter(|group| {
-            !from.contains(&group.incarnation)
-                && !(spared && group.role == Role::Trainer)
-                && group.same_layouts(source)
-                && self.is_idle(group, version)
+            let barred = from.contains(&group.incarnation)
+                || (inside && !self.is_beside(group))
+                || (spared && group.role == Role::Trainer);
+            !barred && group.same_layouts(source) && self.is_idle(group, version)
         });
         let others: Vec<_> = others.map(|group| group.incarnation).collect();
         let share = (from.len() + others.len()) / (1 + self.behind(version));
@@ -89,21 +90,24 @@ impl GroupCtx<'_> {
             && self.edges.source_of(source.incarnation).is_none()
     }
 
-    /// How many other rollouts near the reader will want a source: they hold nothing as new, and do not read.
+    /// How many other rollouts near the reader will want a source that is not the reader: they hold nothing as new,
+    /// and do not read.
     fn behind(&self, version: Version) -> usize {
         let behind = self.lagging(version).filter(|group| {
             group.incarnation != self.group.incarnation
                 && self.is_near(group)
+                && !self.group.feeds(group)
                 && self.edges.source_of(group.incarnation).is_none()
         });
         behind.count()
     }
 
-    /// Whether another group waits for a source of the version.
+    /// Whether another group waits for a source of the version, which will not be the reader itself.
     fn somebody_waits(&self, version: Version) -> bool {
         self.model.waiting.values().map(|group| self.groups.of(group)).any(|group| {
             let call = group.active_call();
             group.incarnation != self.group.incarnation
+                && !self.group.feeds(group)
                 && call.is_some_and(|call| call.wants(group.num_shards) == Some(version))
         })
     }
@@ -144,8 +148,9 @@ impl TransferHandler<'_> {
     /// A reader has found every source busy: takes another reader's helpers back for it, if there
     /// are any.
     pub(super) fn unstripe_for(&mut self, reader: Incarnation, version: Version) {
-        if self.config.stripes < 2 {
-            return; // saves the search: many groups may wait
+        // Saves the search where nobody stripes: many groups may wait.
+        if self.config.stripes < 2 || !self.books().transfer(reader).may_enter(version) {
+            return;
         }
         let striped = self.books().group(reader).striped_reader(version);
         let Some(striped) = striped else { return };

@@ -64,7 +64,7 @@ impl Server {
         ensure(serves, "S9", || {
             format!("{reader} reads {version} from {source}, which does not serve it")
         })?;
-        let load = self.books().load(source, self.edges.crosses(reader));
+        let load = self.books().load_like(source, reader);
         ensure(load <= self.config.fanout.max(1) as usize, "D1", || {
             format!("{source} has {load} readers")
         })
