@@ -340,6 +340,16 @@ def test_memory_is_apart_and_aligned():
     assert given[4].untyped_storage().nbytes() == given[4].nbytes
 
 
+def test_what_has_no_elements_takes_no_memory_also_as_the_first():
+    """A rank may hold nothing of its first tensor: of five rows on four ranks, the last has none."""
+    memory = PinnedMemory()
+    for _ in range(2):
+        none = memory.sized((2, 0), torch.bfloat16, "cpu")
+        assert none.shape == (2, 0) and none.dtype == torch.bfloat16 and none.is_contiguous()
+        assert memory.empty(torch.empty(0, 4)).shape == (0, 4)
+        memory.empty(torch.empty(3))
+
+
 class Runtime:
     """Stands in for the CUDA runtime."""
 

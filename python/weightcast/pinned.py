@@ -32,6 +32,8 @@ class PinnedMemory:
         import torch
 
         needed = torch.Size(shape).numel() * dtype.itemsize
+        if not needed:
+            return torch.empty(shape, dtype=dtype)
         if needed > SLAB_BYTES // 8:
             mine = _slab(needed, device)
         else:
