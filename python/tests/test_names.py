@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 import weightcast as wc  # noqa: E402
 import weightcast.torch as wct  # noqa: E402
 from weightcast.adapters.catalog import catalog_of  # noqa: E402
-from weightcast.names import TRANSFORMERS, Stack, map_of  # noqa: E402
+from weightcast.names import TRANSFORMERS, Stack, map_of, renamed  # noqa: E402
 
 from .conftest import SOON  # noqa: E402
 
@@ -121,6 +121,84 @@ def test_rows_of_a_map():
     assert names.published("lm_head.weight") == "lm_head.weight"
     with pytest.raises(ValueError, match="a.*b: .*\\* that the left side does not fill"):
         wc.NameMap({"a.*b": "*.*"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "published"),
+    [
+        # Stars are filled in their order, and may take nothing or several parts.
+        ({"a.*.b.*": "x.*.y.*"}, "a.1.b.2", "x.1.y.2"),
+        ({"a.*.b.*": "x.*"}, "a.1.b.2", "x.1"),
+        ({"*a*": "*-*"}, "a", "-"),
+        ({"m.*": "*"}, "m.c.d", "c.d"),
+        ({"m.*": ""}, "m.c", ""),
+        # A point is a point, and a row fits a whole name.
+        ({"a.b": "x"}, "aXb", "aXb"),
+        ({"a.b": "x"}, "a.b.c", "a.b.c"),
+        ({"b": "x"}, "a.b", "a.b"),
+        ({"a[0]+": "x"}, "a[0]+", "x"),
+        # The first row decides, also where it leaves out, and what it makes is not mapped again.
+        ({"a.*": None, "a.b": "x"}, "a.b", None),
+        ({"a.b": "x", "a.*": None}, "a.b", "x"),
+        ({"a": "b", "b": "c"}, "a", "b"),
+        # What wrappers add is no part of a name, wherever it stands; similar parts are.
+        ({"a.b": "x"}, "_orig_mod.a._fsdp_wrapped_module.b", "x"),
+        ({}, "_fsdp_wrapped_module._orig_mod.a", "a"),
+        ({}, "a._orig_mod2.b", "a._orig_mod2.b"),
+        ({}, "a_orig_mod.b", "a_orig_mod.b"),
+        ({"*.w": ("*.{expert}.u", "*.{expert}.v")}, "m._checkpoint_wrapped_module.w", Stack(("m.{expert}.u", "m.{expert}.v"))),
+        ({"*.w": ["v.*"]}, "m.w", Stack(("v.m",))),
+    ],
+)
+def test_what_a_row_makes_of_a_name(rows, name, published):
+    assert wc.NameMap(rows).published(name) == published
+
+
+def test_what_is_published_is_renamed_matrix_by_matrix():
+    stack = Stack(("{expert}.gate", "{expert}.up"))
+    assert renamed("w", None, "p") == "w" and renamed(None, str.upper, "p") is None and renamed(stack, None, "p") == stack
+    assert renamed("w", lambda name: f"m.{name}", "p") == "m.w"
+    assert renamed("w", lambda name: None, "p") is None
+    assert renamed(stack, lambda name: f"m.{name}", "p") == Stack(("m.{expert}.gate", "m.{expert}.up"))
+    for keeps in (lambda name: None if "up" in name else name, lambda name: name.replace("{expert}", "0"), lambda name: None):
+        with pytest.raises(wc.Misuse, match="p: rename keeps {expert} in the names of a stack's matrices"):
+            renamed(stack, keeps, "p")
+
+
+def test_a_star_that_nothing_fills_is_refused_in_any_matrix():
+    for right in ("*.*", ("*.{expert}", "*.*.{expert}")):
+        with pytest.raises(ValueError, match=r"a\.\*: .*\*\.\*.* has a \* that the left side does not fill"):
+            wc.NameMap({"a.*": right})
+    assert wc.NameMap({"*.*": "*"}).published("a.b") == "a"
+
+
+class Config:
+    def __init__(self, kind):
+        self.model_type = kind
+
+
+def test_only_a_stack_of_experts_needs_a_known_kind():
+    """As many dimensions as a stack has, also where DeepSpeed has cut it; of other parameters nobody asks."""
+    for name, shape, cut, known in (
+        ("experts.gate_up_proj", (4, 6, 2), None, False),
+        ("experts.down_proj", (4, 6, 2), None, False),
+        ("experts.down_proj", (4, 6), None, True),
+        ("experts.down_proj", (0,), (4, 6, 2), False),
+        ("experts.other", (4, 6, 2), None, True),
+    ):
+        model, block = nn.Module(), nn.Module()
+        model.config, model.mlp, block.experts = Config("of_tomorrow"), block, nn.Module()
+        parameter = nn.Parameter(torch.zeros(shape))
+        if cut is not None:
+            parameter.ds_shape = cut
+        block.experts.register_parameter(name.removeprefix("experts."), parameter)
+        if known:
+            assert map_of(model).published(f"mlp.{name}") == f"mlp.{name}"
+        else:
+            with pytest.raises(wc.LayoutMismatch, match=f"mlp.{name}: a stack of experts, in a model of type of_tomorrow"):
+                map_of(model)
+        del model.config
+        assert map_of(model).published(f"mlp.{name}") == f"mlp.{name}", "no model of transformers"
 
 
 def test_a_stack_of_another_shape_is_refused():
