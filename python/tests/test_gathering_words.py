@@ -222,6 +222,9 @@ def test_each_product_is_made_once_for_each_copy_of_the_module(monkeypatch: pyte
                 item = one.item(inputs)
                 assert (item.slot is not None) == one.is_here
                 assert item.making == (one.product.making if one.is_here else 0)
+                if one.is_here:
+                    wholes = sum(t.numel() * 4 for t, gather in zip(inputs, one.gathers, strict=True) if gather.lane)
+                    assert item.gathered == wholes <= item.gathering, "of all inputs; what lies here whole takes nothing"
                 if one.lane or one.is_here:
                     gathered[rank].append((one, one.begin(inputs)))
     assert len(set(peers.values())) == copies

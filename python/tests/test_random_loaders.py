@@ -67,7 +67,7 @@ def value(draw: random.Random, sample: Weights) -> Value:
         elif kind == "join":
             other = draw.choice(sorted(sample))
             joined = sample[other]
-            if joined.shape == now.shape and joined.dtype == now.dtype:
+            if joined.ndim == now.ndim and _beside(joined, now, dim):
                 first = made.of
                 made = Value(made.tensors | {other}, lambda w, f=first, o=other, d=dim: torch.cat([f(w), w[o]], d))
         elif kind == "double" and draw.random() < 0.2:
@@ -75,6 +75,10 @@ def value(draw: random.Random, sample: Weights) -> Value:
         elif kind == "unsqueeze" and now.ndim < 3:
             made = made.then(lambda t: t.unsqueeze(0))
     return made
+
+
+def _beside(one: torch.Tensor, other: torch.Tensor, along: int) -> bool:
+    return all(n == m for dim, (n, m) in enumerate(zip(one.shape, other.shape, strict=True)) if dim != along)
 
 
 @dataclass
@@ -102,7 +106,7 @@ def loader(draw: random.Random) -> Loader:
         one, name = value(draw, sample), f"p{number}"
         now = one.of(sample)
         shape, dtype = tuple(now.shape), draw.choice([now.dtype, now.dtype, torch.float32])
-        kind = draw.choice(["plain", "plain", "fused", "padded", "twice", "turned", "flat"])
+        kind = draw.choice(["plain", "plain", "fused", "padded", "padded first", "twice", "turned", "flat"])
         if kind == "fused":
             other = value(draw, sample)
             then = other.of(sample)
@@ -113,6 +117,9 @@ def loader(draw: random.Random) -> Loader:
             made.steps.append((one, name, lambda p, t: p.narrow(0, 0, t.shape[0]).copy_(t)))
         elif kind == "padded":
             made.steps.append((one, name, lambda p, t: (p[: t.shape[0]].copy_(t), p[t.shape[0] :].fill_(PADDING))))
+            shape = (shape[0] + 2, *shape[1:])
+        elif kind == "padded first":
+            made.steps.append((one, name, lambda p, t: (p.fill_(PADDING), p[1 : 1 + t.shape[0]].copy_(t))))
             shape = (shape[0] + 2, *shape[1:])
         elif kind == "twice":
             made.steps.append((one, name, lambda p, t: (p[1].copy_(t), p[0].copy_(t))))
@@ -166,13 +173,14 @@ def pieces_as_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("block", range(10))
 @pytest.mark.parametrize("way", ["in place", "beside", "through the loader"])
 def test_what_arrives_lies_where_the_loader_puts_it(block: int, way: str) -> None:
-    followed, refused, catalog = 0, [], catalog_of({n: (tuple(t.shape), t.dtype) for n, t in checkpoint(0).items()})
+    followed, catalog = 0, catalog_of({n: (tuple(t.shape), t.dtype) for n, t in checkpoint(0).items()})
     for seed in range(block * 15, block * 15 + 15):
         made = loader(random.Random(seed))
         try:
             reading = reading_of(made, catalog)
-        except (wc.Misuse, wc.LayoutMismatch) as error:
-            refused.append((seed, str(error)))
+        except wc.Misuse as error:
+            # The one form that no layout has: pieces in two directions of one parameter.
+            assert str(error).endswith("its pieces do not lie one behind the other along a dimension"), seed
             continue
         assert all(bool((p == BEFORE).all()) for p in made.parameters.values()), "nothing is loaded by reading"
         followed += 1
@@ -191,4 +199,4 @@ def test_what_arrives_lies_where_the_loader_puts_it(block: int, way: str) -> Non
             alone.load(weights.items())
             for name, parameter in alone.parameters.items():
                 assert torch.equal(made.parameters[name], parameter), (seed, way, version, name)
-    assert followed >= 8, refused
+    assert followed >= 12

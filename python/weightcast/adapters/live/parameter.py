@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ... import _core
-from ..boxes.cover import covered, volume
+from ..boxes.cover import covered, volume, without
 from ..boxes.pieces import ParameterPiece, Unlike, buffers
 from ..boxes.strides import Box, BoxCopy, NotBoxes, boxes
 from ..recording.marks import Fill, Recording, Write
@@ -140,7 +140,7 @@ def _pad(
     fills: list[Fill],
     writes: list[Write],
 ) -> None:
-    """Keeps what the loader fills with a constant, where no tensor goes."""
+    """Keeps what the loader fills with a constant, where no tensor goes: also where it fills all at first."""
     pieces = [piece.target for piece in record.pieces]
     for fill in fills:
         if 0 in fill.target.shape:
@@ -149,11 +149,15 @@ def _pad(
         if covered([*pieces, *filled], target.ndim) < volume(pieces) + volume(filled):
             if any(write.parameter == record.name for write in writes[: fill.after]):
                 raise _core.Misuse(f"{record.name}: its loader fills it again after a copy")
-            continue
-        place = target.detach().as_strided(
-            fill.target.shape, fill.target.strides, fill.target.offset
-        )
-        reading.fills.append((place, fill.value))
+        for box in filled:
+            reading.fills += [(_at(target, left), fill.value) for left in without(box, pieces)]
+
+
+def _at(target: torch.Tensor, box: Box) -> torch.Tensor:
+    place = target.detach()
+    for dim, (start, length) in enumerate(zip(box.start, box.len, strict=True)):
+        place = place.narrow(dim, start, length)
+    return place
 
 
 def _filled(record: Record, target: torch.Tensor, fills: list[Fill]) -> int:
