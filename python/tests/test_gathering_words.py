@@ -107,7 +107,7 @@ CASES = [
 def test_the_owner_gets_the_whole_and_nobody_else_does(
     monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], placements: list[Any], shape: tuple[int, ...]
 ) -> None:
-    whole = torch.arange(torch.Size(shape).numel(), dtype=torch.float32).reshape(shape)
+    whole = torch.arange(torch.Size(shape).numel(), dtype=torch.float32).reshape(shape).to(torch.bfloat16)
     ranks = range(torch.Size(sizes).numel())
     copies: set[tuple[int, ...]] = set()
     for owner in ranks:
@@ -154,6 +154,19 @@ def test_memory_while_a_tensor_is_gathered_is_counted_to_the_byte() -> None:
                 )
                 assert gather.nbytes(strided, 2) == (24 * 4, 0)
                 assert gather.nbytes(strided, 7) == (0, 0), "an owner elsewhere has it of others"
+
+
+def test_ranks_along_several_dimensions_make_one_group_for_each_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By themselves: the ranks outside of it know nothing of the tensor, and would not take part."""
+    made: list[Any] = []
+    monkeypatch.setattr(dist, "new_group", lambda ranks, **named: made.append((ranks, named)) or object())
+    for job in range(2):
+        with as_rank(5, (2, 2, 2)) as mesh:
+            groups = [gather_of("w", cut(mesh, torch.zeros(4, 4), [Replicate(), Shard(0), Shard(1)]), (5,)).group for _ in range(3)]
+            assert groups[0] is groups[1] is groups[2] is not None
+            assert made[job:] == [([4, 5, 6, 7], {"use_local_synchronization": True})]
+            all_ = gather_of("w", cut(mesh, torch.zeros(4, 4), [Shard(0), Shard(0), Shard(1)]), (5,))
+            assert all_.group is dist.group.WORLD and all_.holders == tuple(range(8))
 
 
 def test_what_ranks_only_have_a_sum_of_is_refused() -> None:

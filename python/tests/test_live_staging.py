@@ -28,3 +28,18 @@ def test_a_transposed_piece_lies_where_the_loader_puts_it() -> None:
     staged.convert()
     assert torch.equal(parameter[:, 1:], source.T)
     assert not parameter[:, 0].any()
+
+
+def test_memory_of_a_piece_stays_where_it_is_and_is_not_needed_before() -> None:
+    """A layout that is made again is of the memory that was registered; what has none yet has nothing to convert."""
+    parameter = torch.zeros(3)
+    piece = ParameterPiece("w", (3,), Box((0,), (3,)), Box((0,), (3,)))
+    staged = Staged(piece, parameter, (torch.float16, torch.float32), ((0, 0),))
+    staged.convert()
+    assert not parameter.any()
+    memory = staged.allocate()
+    assert staged.allocate() is memory is staged.allocate(on_host=True) and memory.dtype == torch.float16
+    device = Staged(piece, torch.empty(3, device="meta"), (torch.float32,), ((0, 0),))
+    assert device.allocate().device.type == "meta", "where the parameter is"
+    device.memory = None
+    assert device.allocate(on_host=True).device.type == "cpu"
