@@ -313,3 +313,68 @@ def test_tensors_go_through_vllms_own_reload_which_ends_after_an_error_too(vllm:
     assert ("ended", CONFIG.model_config) in vllm.log and not hasattr(model.head, "packed")
     model.head.quant_method = UnquantizedLinearMethod()
     assert vllm.module.tied(model) == []
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`vllm.read` over what its helpers say."""
+    import weightcast.adapters.vllm.model as module
+
+    said = SimpleNamespace(module=module, experts={}, moved={}, made={}, log=[])
+
+    @contextmanager
+    def form(model: nn.Module) -> Any:
+        said.log.append("form")
+        model.register_parameter("raw", nn.Parameter(torch.zeros(1), requires_grad=False))
+        yield
+        del model.raw
+        said.log.append("form left")
+
+    monkeypatch.setattr(module, "placed", lambda model: dict(said.experts))
+    monkeypatch.setattr(module, "rearranged", lambda model: said.moved)
+    monkeypatch.setattr(module, "made_later", lambda model: said.made)
+    monkeypatch.setattr(module, "derived", lambda model: {"x": "who"})
+    monkeypatch.setattr(module, "redo", lambda model, config: lambda: said.log.append(("redone", config)))
+    monkeypatch.setattr(module, "reload", lambda model, config: lambda tensors: said.log.append(("reloaded", config, [n for n, _ in tensors])))
+    monkeypatch.setattr(module, "load_form", form)
+    monkeypatch.setattr(module, "follow", lambda reading, model, catalog, now: said.log.append(("follows", now)))
+    return said
+
+
+def test_a_model_of_vllm_in_place(reader: Any) -> None:
+    model = Layers()
+    model.layer, reader.moved = nn.Module(), {"first": "packed"}
+    model.layer.attn = nn.Module()
+    model.layer.attn.q_scale, model.layer.late = (nn.Parameter(torch.ones(()), requires_grad=False) for _ in range(2))
+    reader.made, reader.experts = {"layer.late": "made later"}, {"e": (0, 1)}
+    live = reader.module.read(model, CATALOG | {"old": ((1,), F32)}, unused={"old": "why"})
+    assert reader.log == [("follows", {"e": (0, 1)})], "without its engine nothing is asked of that"
+    assert live.unsourced == {"layer.attn.q_scale": "an attention scale, which the engine sets to 1", "layer.late": "made later"}
+    assert live.unused == {"old": "why"} and live.derived == {"x": "who"} and not live.stale()
+    live.layout()
+    live.finish()
+    assert len(reader.log) == 1
+    reader.experts = {"e": (1, 0)}
+    assert live.stale()
+    reader.moved = {}
+    with_engine = reader.module.read(model, CATALOG, vllm_config="config")
+    assert not with_engine.stale()
+    layout = with_engine.layout()
+    with_engine.finish()
+    assert reader.log[-1] == ("redone", "config")
+    model.first.weight = nn.Parameter(torch.zeros(2, 2), requires_grad=False)
+    assert layout.origins.moved().startswith("first.weight: ")
+
+
+def test_a_model_that_vllm_has_rearranged_goes_through_its_loader(reader: Any) -> None:
+    model = Layers()
+    reader.moved = {"first": "packed"}
+    live = reader.module.read(model, CATALOG, vllm_config="config")
+    assert reader.log == ["form", "form left"] and live.derived == {"first": "packed"} and live.always_beside
+    live.layout(stage=True)
+    live.finish()
+    assert reader.log[-1] == ("reloaded", "config", ["first.weight", "second.weight"])
+    reader.experts = {"e": (0, 1)}
+    with pytest.raises(wc.Misuse, match="knows nothing of experts that have moved"):
+        reader.module.read(model, CATALOG, vllm_config="config")
+    assert len(reader.module.read(model, CATALOG).records) == 2
