@@ -148,6 +148,8 @@ def test_layers_are_unmerged_as_long_as_one_active_adapter_is() -> None:
     assert why_unmerged(model).startswith("adapters of 1 layers (base_model.model.v, ...) are not merged")
     base.v.active_adapters = ["one"]
     assert why_unmerged(model) is None
+    base.v.merged_adapters = ["two", "one"]
+    assert why_unmerged(model) is None, "one that is merged and not active is in the weights all the same"
     base.v.merged_adapters = []
     assert why_unmerged(model) is not None
     base.v.disable_adapters = True

@@ -127,8 +127,8 @@ def test_what_trl_hands_out_is_the_next_version(monkeypatch: pytest.MonkeyPatch)
     transfer.destroy()
     transfer.destroy()
     assert publisher.closed == 1 and transfer.version == 0
-    transfer.send_weights(tensors(9))
-    assert transfer._publisher is not publisher and transfer._publisher.sent[0]["w"].tolist() == [9.0] * 3
+    transfer.send_weights(iter([("another", torch.ones(5))]))
+    assert transfer._publisher is not publisher and transfer._publisher.sent[0]["another"].tolist() == [1.0] * 5
 
 
 # verl
