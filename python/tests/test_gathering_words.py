@@ -63,6 +63,7 @@ class Post:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent: dict[tuple[int, int], list[torch.Tensor]] = {}
         self.awaited: list[tuple[int, int, torch.Tensor]] = []
+        self.arrived: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
         self.groups: set[tuple[int, ...]] = set()
         monkeypatch.setattr(gathering, "_together", self.together)
 
@@ -76,13 +77,18 @@ class Post:
             else:
                 assert do is dist.irecv
                 self.awaited.append((other, own, what))
-        return []
+        return [lambda: self.arrive(own)]
+
+    def arrive(self, own: int) -> None:
+        """Nothing has arrived before it was waited for."""
+        for place, came in self.arrived.pop(own, ()):
+            place.copy_(came.view(place.shape))
 
     def deliver(self) -> None:
         for source, target, place in self.awaited:
             came = self.sent[source, target].pop(0)
             assert came.dtype == place.dtype and came.shape.numel() == place.numel()
-            place.copy_(came.view(place.shape))
+            self.arrived.setdefault(target, []).append((place, came))
         assert not any(self.sent.values()), "all that was sent was awaited"
 
 
