@@ -121,3 +121,30 @@ impl HandleState {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::reading::plans::PlanFrom;
+    use crate::client::reading::route::tests::RouteScene;
+    use crate::client::reading::unchanged::content::KnownContent;
+
+    /// Plans and digests are of the layout and the bytes that were registered before.
+    #[test]
+    fn whatever_is_registered_anew_is_nothing_that_was_known() {
+        let scene = RouteScene::reading("a");
+        let state = HandleState::alone(None, None);
+        let plan = || {
+            let names = [1, 2].map(|name| weightcast_protocol::ContentDigest([name; 16]));
+            let made = state.routes.plans.get(&scene.registration, &names, scene.layouts());
+            made.unwrap().1
+        };
+        assert_eq!((plan(), plan()), (PlanFrom::Planner, PlanFrom::Memory));
+        state.routes.remember(KnownContent::default());
+        state.register((*scene.registration).clone(), ExportId(3));
+        assert!(!state.routes.knows_content());
+        assert_eq!((plan(), state.current().unwrap().1), (PlanFrom::Planner, ExportId(3)));
+        state.release();
+        assert!(state.current().is_none());
+    }
+}

@@ -508,11 +508,16 @@ impl ShardHandle {
     /// Closing again does nothing, and neither does closing
     /// in another process than the one that opened the handle.
     pub fn close(&self, deadline: Duration) {
+        self.close_within(deadline, LEAVE);
+    }
+
+    /// Closes; a thread that is later than the deadline has so much longer to end.
+    fn close_within(&self, deadline: Duration, patience: Duration) {
         let Ok(own) = self.own() else { return };
         let Some(thread) = own.thread.lock().expect("no panic while held").take() else { return };
         let (reply, closed) = reply::channel();
         let sent = self.send(Event::Close { deadline: span(deadline), reply }).is_ok();
-        match sent.then(|| closed.recv_timeout(deadline + LEAVE)) {
+        match sent.then(|| closed.recv_timeout(deadline + patience)) {
             // The thread still waits, for example for a copy that the kernel does not end. What the
             // thread uses stays alive with it; the caller need not wait.
             Some(Err(reply::RecvTimeoutError::Timeout)) => {

@@ -105,3 +105,86 @@ impl ShardHandle {
         transformed.refresh(threads::copying(), exchange)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weightcast_plan::transform::{Rule, Transform};
+    use weightcast_plan::{DType, LayoutBuilder, Part};
+    use weightcast_protocol::{CallError, Epoch, Generation};
+
+    use super::*;
+    use crate::client::connection::tests::whole;
+    use crate::client::handle::tests::{HandleScene, HeardCall, LONG, somebody};
+    use crate::client::handle_state::SessionView;
+    use crate::client::memory::reservations::ReservedMemory;
+    use crate::manifest;
+
+    /// Four numbers.
+    fn weights() -> (Layout, [Region; 1]) {
+        let mut builder = LayoutBuilder::new();
+        builder.add("w", DType::F32, &[4], vec![Part::new("w").shape([4])], 0);
+        let bytes: Vec<u8> =
+            [1.0_f32, 2.0, 3.0, 4.0].iter().flat_map(|of| of.to_le_bytes()).collect();
+        (builder.build().unwrap(), [Region::from_bytes(&bytes).unwrap()])
+    }
+
+    fn rules(names: &str) -> Rules {
+        let transform = Some(Transform::Cast(DType::BF16));
+        Rules(vec![Rule { names: names.to_owned(), transform }])
+    }
+
+    /// The group has what is read, and this process keeps what it is made of from others.
+    #[test]
+    fn a_representation_is_registered_in_place_of_the_weights() {
+        let (layout, regions) = weights();
+        let made = Transformed::new(&layout, &regions, rules("w")).unwrap();
+        let encoded = manifest::encode(made.layout());
+        let name = manifest::blob_digest(&encoded);
+        let version = Version { epoch: Epoch(1), number: 5 };
+        let answers =
+            [Answer::Registered { layouts: [name].into() }, Answer::Published { version }];
+        let mut answers = answers.into_iter();
+        let said = vec![whole(b""), whole(&encoded)];
+        let scene = HandleScene::new(1, said, move |_| Ok(answers.next().expect("two calls")));
+        scene.handle.register_transformed(&layout, &regions, rules("w"), LONG).unwrap();
+        let (registered, _) = scene.own().shared.current().unwrap();
+        assert_eq!(*registered.layout, *made.layout());
+        assert!(registered.transformed.is_some() && registered.read_only() == Some("w"));
+        let taken = somebody().reserve(ReservedMemory::new(&layout, &regions), true);
+        assert!(taken.is_err(), "it is read while it is published");
+        // What is published is not made anew under its readers.
+        let view = |held| SessionView { held, generation: Generation(1) };
+        *scene.own().shared.view.lock().unwrap() = view(Some(version));
+        let refused = scene.handle.publish(6, LONG).unwrap_err().to_string();
+        assert!(refused.contains("version 5 is published"), "{refused}");
+        *scene.own().shared.view.lock().unwrap() = view(None);
+        assert_eq!(scene.handle.publish(5, LONG).unwrap(), version);
+        let calls = scene.calls();
+        assert!(
+            matches!(calls[..], [Call::Register { bytes: 8, .. }, Call::Publish { .. }]),
+            "{calls:?}"
+        );
+    }
+
+    /// What a shard finds wrong by itself its group hears of.
+    #[test]
+    fn what_has_no_such_representation_is_declined() {
+        let (layout, regions) = weights();
+        let eight = [Region::allocate(8).unwrap()];
+        let wrong = Rules(vec![Rule {
+            names: "w".to_owned(),
+            transform: Some(Transform::Cast(DType::U8)),
+        }]);
+        for (regions, rules) in [(&eight, rules("w")), (&regions, wrong)] {
+            let scene = HandleScene::new(2, vec![], |_| {
+                Err(CallError::Misuse { detail: "declined".to_owned() })
+            });
+            let error = scene.handle.register_transformed(&layout, regions, rules, LONG);
+            let detail = error.unwrap_err().to_string();
+            let heard = scene.heard();
+            let [HeardCall::Call(call, deadline)] = &heard[..] else { panic!("{heard:?}") };
+            assert_eq!(*call, Call::Decline { detail });
+            assert!(*deadline < crate::clock::span(LONG), "what is left");
+        }
+    }
+}

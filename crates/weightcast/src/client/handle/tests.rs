@@ -40,6 +40,8 @@ pub(in crate::client) struct HandleScene {
     waits: Arc<Mutex<Vec<Waiter>>>,
     /// Requests to the server beside the session.
     pub(in crate::client) requests: Arc<std::sync::atomic::AtomicUsize>,
+    /// Raised for a thread that does not end when it is told to.
+    stuck: Arc<std::sync::atomic::AtomicBool>,
 }
 
 /// Another handle of this process.
@@ -82,7 +84,10 @@ impl HandleScene {
         let (heard, waits) =
             (Arc::<Mutex<Vec<HeardCall>>>::default(), Arc::<Mutex<Vec<_>>>::default());
         let (told, waiting) = (Arc::clone(&heard), Arc::clone(&waits));
+        let stuck = Arc::<std::sync::atomic::AtomicBool>::default();
+        let stays = Arc::clone(&stuck);
         let hear = async move {
+            let mut closes = Vec::new();
             while let Some(event) = queue.recv().await {
                 match event {
                     Event::Call { call, deadline, filling, reply, .. } => {
@@ -94,6 +99,10 @@ impl HandleScene {
                     Event::AwaitSeal { reply } => waiting.lock().unwrap().push(reply),
                     Event::Close { deadline, reply } => {
                         told.lock().unwrap().push(HeardCall::Close(deadline));
+                        if stays.load(Ordering::Relaxed) {
+                            closes.push(reply);
+                            continue;
+                        }
                         let _ = reply.send(());
                         return;
                     }
@@ -125,7 +134,7 @@ impl HandleScene {
             warning: None,
             job: None,
         };
-        Self { handle, heard, waits, requests }
+        Self { handle, heard, waits, requests, stuck }
     }
 
     pub(in crate::client) fn own(&self) -> &Own {
@@ -219,7 +228,9 @@ fn what_an_update_came_to_is_told() {
             let HeardCall::Call(call, deadline) = heard else { panic!("{heard:?}") };
             assert_eq!(call, expected);
             // A staged one has done something before.
+            let left = matches!(call, Call::Update { staged: true, .. });
             assert!(*deadline <= span(LONG) && deadline.0 > span(LONG).0 / 2, "{deadline:?}");
+            assert_eq!(*deadline < span(LONG), left);
         }
         assert_eq!(heard[0], HeardCall::Call(calls[0].clone(), span(LONG)));
         assert_eq!(heard.len(), 3);
@@ -390,10 +401,13 @@ fn whoever_declines_tells_its_group_why_and_fails_with_it() {
         let scene = HandleScene::new(shards, Vec::new(), |_| Ok(Answer::Unpublished));
         let error = scene.handle.refuse("no way", LONG);
         assert!(error.to_string().contains("no way"));
-        let calls = scene.calls();
-        assert_eq!(calls.len(), told);
-        let detail = error.to_string();
-        assert!(calls.iter().all(|call| *call == Call::Decline { detail: detail.clone() }));
+        let heard = scene.heard();
+        assert_eq!(heard.len(), told);
+        for heard in heard {
+            let HeardCall::Call(call, deadline) = heard else { panic!("{heard:?}") };
+            assert_eq!(call, Call::Decline { detail: error.to_string() });
+            assert!(deadline < span(LONG) && deadline.0 > span(LONG).0 / 2, "what is left");
+        }
     }
     let scene = failing(2, CallError::Misuse { detail: "broken".to_owned() });
     assert!(scene.handle.refuse("no way", LONG).to_string().contains("no way"), "its own reason");
@@ -420,6 +434,25 @@ fn a_handle_that_is_closed_gives_all_back_and_does_nothing_more() {
         assert!(refused.contains("the handle is closed"), "{refused}");
     }
     assert_eq!(scene.heard(), []);
+}
+
+/// It may still write to the memory.
+#[test]
+fn a_thread_that_does_not_end_keeps_its_memory_from_others() {
+    let region = region();
+    let memory = || ReservedMemory::new(&layout(), std::slice::from_ref(&region));
+    let scene = saying(committed()).holding(&region);
+    scene.stuck.store(true, Ordering::Relaxed);
+    let short = Duration::from_millis(1);
+    scene.handle.close_within(short, short);
+    assert!(scene.own().shared.current().is_none());
+    assert!(somebody().reserve(memory(), true).is_err());
+    scene.handle.close(LONG);
+    assert_eq!(scene.heard(), [HeardCall::Close(span(short))], "closed once");
+    drop(scene);
+    assert!(somebody().reserve(memory(), true).is_err(), "for ever");
+    // So no other test may get this memory.
+    std::mem::forget(region);
 }
 
 #[test]

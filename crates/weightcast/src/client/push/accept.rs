@@ -109,11 +109,12 @@ fn begins(event: TargetEvent, own: Option<TargetId>) -> Option<Box<OrderWord>> {
     (fills && Some(word.order.target) == own).then_some(word)
 }
 
-/// Ends with the call.
+/// Ends with the call, however the call ends: nobody may write after that.
 struct Acceptance<'a>(&'a HandleState);
 
 impl Drop for Acceptance<'_> {
     fn drop(&mut self) {
+        self.0.push.target.end_fill(self.0.exports.exports());
         self.0.push.target.close();
     }
 }
@@ -129,11 +130,95 @@ fn over(error: &Error) -> (TargetOver, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use weightcast_protocol::message::Answer;
+    use weightcast_protocol::push::PushNumber;
+    use weightcast_transport::{ExportId, Region};
 
     use super::*;
-    use crate::client::handle::tests::HandleScene;
-    use crate::client::push::samples;
+    use crate::client::handle::tests::{HandleScene, HeardCall};
+    use crate::client::memory::registration::RegisteredShard;
+    use crate::client::push::samples::{self, VERSION};
+    use crate::client::push::scene::*;
+    use crate::clock::span;
+
+    /// A handle with the memory of the target, whose calls are answered so.
+    fn accepting(
+        answers: impl FnMut(&Call) -> Result<Answer, CallError> + Send + 'static,
+    ) -> HandleScene {
+        let scene = HandleScene::new(1, Vec::new(), answers);
+        let (own, region) = (scene.own(), Region::allocate(BYTES as usize).unwrap());
+        let made = RegisteredShard::new(&[whole()], 0, vec![region]).unwrap();
+        own.shared.register(made, ExportId(TARGET.0));
+        own.shared.push.connect(own.connection.clone(), own.runtime.clone());
+        for (name, layout) in BASE.iter().zip(base()) {
+            own.shared.layouts.lock().unwrap().keep(*name, &layout);
+        }
+        scene
+    }
+
+    /// Accepts a push that this driver begins.
+    fn accept(
+        scene: &HandleScene,
+        driver: &PushScene,
+        before: &mut (dyn FnMut(Version) -> bool + Send),
+    ) -> Result<Updated, Error> {
+        let room = &scene.own().shared.push.target;
+        thread::scope(|scope| {
+            let accepts = scope.spawn(|| {
+                catch_unwind(AssertUnwindSafe(|| scene.handle.accept(&mut |of| before(of), LONG)))
+            });
+            while !room.accepts() {
+                thread::yield_now();
+            }
+            let order = driver.order(PushNumber { driver: 3, number: 2 }, 1);
+            assert_eq!(room.order(driver.state.push.now(), order), Some(Vec::new()));
+            accepts.join().unwrap().unwrap_or_else(|_| Err(Error::Bug("panicked".to_owned())))
+        })
+    }
+
+    /// Whatever the call comes to, nobody may write after it, and the next push is accepted like the first.
+    #[test]
+    fn nothing_is_left_open_by_a_call_that_has_ended() {
+        let late = CallError::Timeout {
+            call: "update".to_owned(),
+            waiting_for: "all shards".to_owned(),
+            detail: String::new(),
+        };
+        let committed = Answer::Committed { version: VERSION, source: "trainer".to_owned() };
+        for (answer, consents) in [
+            (Ok(committed.clone()), Some(true)),
+            (Err(late), Some(true)),
+            (Ok(committed.clone()), Some(false)),
+            (Ok(committed), None),
+        ] {
+            let told = answer.clone();
+            let scene = accepting(move |_| told.clone());
+            let state = &scene.own().shared;
+            let driver = PushScene::sender(0);
+            for _ in 0..2 {
+                let mut before = |version: Version| {
+                    assert_eq!(version, VERSION);
+                    let (exports, auth) = (state.exports.exports(), &state.routes.auth);
+                    let regions = state.current().unwrap().0.regions.clone();
+                    let grant = samples::grant([0]);
+                    let opened = &state.push.target.opened;
+                    assert_eq!(opened.open(exports, auth, &grant, &regions, LONG), Ok(true));
+                    consents.expect("as a test wants")
+                };
+                let accepted = accept(&scene, &driver, &mut before);
+                assert_eq!(accepted.is_ok(), answer.is_ok() && consents == Some(true));
+                assert_eq!(state.exports.exports().grants(), 0);
+                assert!(!state.push.target.fills() && !state.push.target.accepts());
+            }
+            // The call has what is left of the time.
+            for heard in scene.heard() {
+                let HeardCall::Call(_, deadline) = heard else { panic!("{heard:?}") };
+                assert!(deadline < span(LONG) && deadline > span(LONG / 2), "{deadline:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_push_begins_with_an_order_to_fill_this_memory() {

@@ -104,3 +104,41 @@ fn otherwise(replica: String, shard: u32, end: PushEnd, version: Version) -> Pus
     };
     PushOutlook { replica, shard, way, bytes: 0, why }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::client::push::scene::*;
+    use crate::client::push::word::PushOffer;
+
+    /// What cannot be filled from what is held is said, with the reason, and the others are told as ever.
+    #[test]
+    fn a_shard_that_cannot_be_filled_is_told_why() {
+        let scene = PushScene::sender(0);
+        let offer = |shard, layouts: &[_]| PushOffer {
+            replica: "rollout".to_owned(),
+            shard,
+            target: TARGET,
+            layouts: layouts.to_vec(),
+            accepts: true,
+            holds: None,
+        };
+        let shards = vec![offer(0, &BASE), offer(1, &BASE)];
+        let shards = shards.into_iter().map(|of| (of, String::new())).collect();
+        let senders = vec![SENDERS.to_vec()];
+        let half = Base {
+            names: BASE[..1].to_vec(),
+            layouts: base()[..1].to_vec(),
+            senders,
+            addresses: BTreeMap::new(),
+        };
+        let willing = WillingReplica { name: "rollout".to_owned(), shards };
+        let [first, second] = &pushed_to(&scene.state, &half, willing)[..] else { panic!("two") };
+        assert_eq!((first.way, first.shard, first.bytes), (PushWay::Push, 0, BYTES / 2));
+        assert!(first.why.contains("as 1 parcels; 2 replicas"), "{}", first.why);
+        assert_eq!((second.way, second.shard, second.bytes), (PushWay::Neither, 1, 0));
+        assert!(second.why.contains('w') && second.replica == "rollout", "{}", second.why);
+    }
+}

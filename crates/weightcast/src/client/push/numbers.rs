@@ -71,6 +71,8 @@ mod tests {
         let mut register = FleetRegister::new(1, Safeguards::default());
         let (mut first, mut second) = (PushNumbers::default(), PushNumbers::default());
         let one = next(&mut first, &mut register);
+        // Its own targets have heard it, which is nothing new.
+        first.hear(one.driver);
         let two = next(&mut first, &mut register);
         assert_eq!((two.driver, two.number), (one.driver, one.number + 1));
         let other = next(&mut second, &mut register);

@@ -41,7 +41,7 @@ struct TargetPlace {
 }
 
 /// Something that happens to a target.
-pub(super) enum TargetEvent {
+pub(in crate::client) enum TargetEvent {
     Order(Box<OrderWord>),
     Written(WrittenWord),
     Read(Box<PushedRead>),
@@ -68,7 +68,7 @@ impl TargetRoom {
     ///
     /// # Errors
     /// Somebody listens already.
-    pub(super) fn open(&self) -> Result<Receiver<TargetEvent>, Error> {
+    pub(in crate::client) fn open(&self) -> Result<Receiver<TargetEvent>, Error> {
         let mut room = self.state.lock().expect("no panic while held");
         if room.events.is_some() {
             return Err(Error::misuse("this handle accepts already, in another thread"));
@@ -114,7 +114,7 @@ impl TargetRoom {
     }
 
     /// Reads of the call that is made next are filled by senders.
-    pub(super) fn begin_fill(&self) {
+    pub(in crate::client) fn begin_fill(&self) {
         self.state.lock().expect("no panic while held").fills = true;
         self.opened.begin();
     }

@@ -188,6 +188,51 @@ fn all_shards_of_a_trainer_write_into_a_rollout_of_another_layout() {
     rollout[1].has(1, 1, 2, 2);
 }
 
+/// Whatever changes what a shard holds ends its part as a sender before.
+#[test]
+fn a_shard_whose_version_changes_writes_no_more_of_it() {
+    let server = server();
+    let trainer = trainer(&server, 1);
+    publish(&trainer, 1);
+    let rollout = group(&server, "rollout", Role::Rollout, 0, 1);
+    assert!(pushed(&rollout, &trainer[0].handle, &terms(Some(&["rollout"]), LONG)).0.is_whole());
+    let next = group(&server, "next", Role::Rollout, 0, 1);
+    assert!(pushed(&next, &rollout[0].handle, &terms(Some(&["next"]), LONG)).0.is_whole());
+    let sends = |shard: &ServedShard| {
+        let state = &shard.handle.own().unwrap().shared;
+        state.push.sending.state.lock().unwrap().machine.is_some()
+    };
+    assert!(sends(&trainer[0]) && sends(&rollout[0]) && !sends(&next[0]));
+    publish(&trainer, 2);
+    assert!(!sends(&trainer[0]) && sends(&rollout[0]));
+    rollout[0].handle.update(Selector::Latest, false, LONG).unwrap();
+    assert!(!sends(&rollout[0]));
+}
+
+/// A call that lets the program write to the memory waits for what is under way.
+#[test]
+fn a_shard_gives_its_memory_up_once_nobody_writes_from_it() {
+    let server = server();
+    let trainer = trainer(&server, 1);
+    publish(&trainer, 1);
+    let rollout = group(&server, "rollout", Role::Rollout, 0, 1);
+    assert!(pushed(&rollout, &trainer[0].handle, &terms(Some(&["rollout"]), LONG)).0.is_whole());
+    let room = &trainer[0].handle.own().unwrap().shared.push.sending;
+    let reading = room.reading.read().unwrap();
+    thread::scope(|scope| {
+        let gives_up = scope.spawn(|| trainer[0].handle.unpublish(LONG));
+        while !gives_up.is_finished() && room.reading.try_read().is_ok() {
+            thread::yield_now();
+        }
+        for _ in 0..1_000 {
+            assert!(!gives_up.is_finished());
+            thread::yield_now();
+        }
+        drop(reading);
+        gives_up.join().unwrap().unwrap();
+    });
+}
+
 /// And of the version after that only what is new.
 #[test]
 fn memory_that_was_pushed_to_reads_the_next_version() {
@@ -283,6 +328,15 @@ fn what_cannot_be_pushed_is_said() {
     let refused = |terms: &PushTerms| handle.push(terms).unwrap_err().to_string();
     assert!(refused(&terms(None, SHORT)).contains("published"));
     publish(&trainer, 1);
+    // What it fails with does not keep the next push from beginning.
+    let layouts = handle.own().unwrap().shared.push.layouts();
+    handle.own().unwrap().shared.push.registered(Vec::new());
+    for _ in 0..2 {
+        assert!(refused(&terms(None, SHORT)).contains("is not listed"));
+        let explained = handle.explain_push(&terms(None, SHORT)).unwrap_err().to_string();
+        assert!(explained.contains("is not listed"), "{explained}");
+    }
+    handle.own().unwrap().shared.push.registered(layouts);
     let third = PushTerms { version: Some(3), ..terms(None, SHORT) };
     assert!(refused(&third).contains("version 3"));
     assert!(handle.explain_push(&third).unwrap_err().to_string().contains("version 3"));

@@ -139,3 +139,66 @@ fn unfetched(error: Error) -> ReadFailure {
         error => ReadFailure::Layout { detail: error.to_string() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weightcast_protocol::message::SourceShard;
+    use weightcast_protocol::{CallError, Epoch, Generation, Version};
+
+    use super::*;
+    use crate::client::connection::tests::{FakePort, Said, to};
+    use crate::client::reading::route::tests::RouteScene;
+
+    /// Of a source whose layout the server is asked for.
+    async fn read(said: Said, deadline: Instant) -> ReadFailure {
+        let registration = Arc::clone(&RouteScene::reading("a").registration);
+        let shared = HandleState::alone(Some((Arc::clone(&registration), ExportId(7))), None);
+        let shard = SourceShard {
+            data_address: "127.0.0.1:1".to_owned(),
+            export: weightcast_protocol::ExportId(1),
+            generation: Generation(1),
+            layout: ContentDigest([1; 16]),
+        };
+        let assignment = Assignment {
+            version: Version { epoch: Epoch(0), number: 1 },
+            catalog: registration.catalog,
+            replica: "trainer".to_owned(),
+            in_flight: false,
+            staged: false,
+            helpers: Vec::new(),
+            shards: [shard].into(),
+        };
+        let target =
+            Target { registration, filling: None, live: None, serving: None, moves_all: false };
+        let connection = to([FakePort::saying([said])]);
+        let running = RunningRead::default();
+        let read = read_assigned(connection, shared, assignment, target, deadline, running).await;
+        read.err().expect("it has no layout")
+    }
+
+    #[tokio::test]
+    async fn a_layout_that_does_not_come_may_come_from_another_source() {
+        let soon = Instant::now() + Duration::from_secs(20);
+        let down = || Said::Refused(tonic::Status::unavailable("down"));
+        for (said, deadline, why) in
+            [(Said::Silent, Instant::now(), "before the deadline"), (down(), soon, "down")]
+        {
+            match read(said, deadline).await {
+                ReadFailure::Source { shard: 0, reason } => {
+                    assert!(reason.contains(why), "{reason}")
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let wrong = crate::client::connection::tests::whole(b"no manifest");
+        assert!(matches!(read(wrong, soon).await, ReadFailure::Layout { .. }), "it never will");
+    }
+
+    #[test]
+    fn what_the_server_says_of_a_layout_is_not_the_layouts_fault() {
+        let gone =
+            CallError::ServerUnreachable { server: "one".to_owned(), reason: "x".to_owned() };
+        assert!(matches!(unfetched(gone.into()), ReadFailure::Source { shard: 0, .. }));
+        assert!(matches!(unfetched(Error::Bug("x".to_owned())), ReadFailure::Layout { .. }));
+    }
+}

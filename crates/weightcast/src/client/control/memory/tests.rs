@@ -6,6 +6,7 @@ use weightcast_transport::{Auth, Peer, Region};
 
 use super::*;
 use crate::client::memory::registration::RegisteredShard;
+use crate::client::push::target::TargetEvent;
 use crate::client::reading::evidence::Evidence;
 use crate::client::reading::unchanged::content::KnownContent;
 use crate::client::updated::Transfer;
@@ -20,17 +21,23 @@ fn auth() -> Auth {
 
 /// Memory that holds a version with its note, and is served.
 fn holding() -> RegisteredMemory {
+    told().0
+}
+
+/// The same, and what its control thread is told.
+fn told() -> (RegisteredMemory, mpsc::UnboundedReceiver<Event>) {
     let mut layout = LayoutBuilder::new();
     layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
     let (layout, region) = (Arc::new(layout.build().unwrap()), Region::from_bytes(&[1; 8]));
     let registration = RegisteredShard::new(&[layout], 0, vec![region.unwrap()]).unwrap();
     let shared = HandleState::alone(Some((Arc::new(registration), EXPORT)), None);
     let connection = ServerConnection::new("127.0.0.1:1", None).unwrap();
-    let mut memory = RegisteredMemory::new(shared, connection, mpsc::unbounded_channel().0);
+    let (events, queue) = mpsc::unbounded_channel();
+    let mut memory = RegisteredMemory::new(shared, connection, events);
     memory.sealing = Some(Generation(1));
     memory.expose(Generation(1));
     memory.sealed(Generation(1), OLD.to_vec());
-    memory
+    (memory, queue)
 }
 
 /// A read beside the memory, from nobody.
@@ -157,4 +164,49 @@ async fn what_is_remembered_is_what_was_committed_in_place() {
         drop(memory.take_arrived(well));
         assert_eq!(known(&memory), expected, "{installs} {well}");
     }
+}
+
+/// A read whose bytes others write is theirs to end, unless it was stopped.
+#[tokio::test]
+async fn a_read_is_left_to_those_who_write_the_memory() {
+    let (mut memory, mut queue) = told();
+    memory.fence();
+    let shared = Arc::clone(&memory.shared);
+    let room = &shared.push.target;
+    let events = room.open().unwrap();
+    room.begin_fill();
+    memory.expose_filling(Generation(2));
+    assert!(memory.exposed.is_empty() && memory.filling.is_none());
+    assert!(shared.exports.exports().is_empty(), "it is served to nobody");
+    let soon = Instant::now() + Duration::from_secs(20);
+    let assignment = || Assignment { staged: false, ..staged() };
+    let left = |memory: &mut RegisteredMemory, attempt, keep| {
+        memory.start_read(OpSeq(3), Attempt(attempt), assignment(), keep, soon);
+        match events.try_recv() {
+            Ok(TargetEvent::Read(read)) => read,
+            _ => panic!("it is read here"),
+        }
+    };
+    let first = left(&mut memory, 1, false);
+    assert_eq!((&first.assignment, first.keep), (&assignment(), false));
+    let second = left(&mut memory, 2, true);
+    assert!(first.cancelled.load(Ordering::Acquire) && !second.cancelled.load(Ordering::Acquire));
+    assert!(second.keep);
+    let failed = |reason: &str| Err(ReadFailure::Source { shard: 0, reason: reason.to_owned() });
+    (first.report)(failed("first"));
+    (second.report)(failed("second"));
+    let Ok(Event::ReadDone { seq, attempt, result: Err(failure) }) = queue.try_recv() else {
+        panic!("it has ended")
+    };
+    let ReadFailure::Source { reason, .. } = failure else { panic!("{failure:?}") };
+    assert_eq!((seq, attempt, reason.as_str()), (OpSeq(3), Attempt(2), "second"));
+    let third = left(&mut memory, 3, true);
+    memory.stop_read();
+    assert!(third.cancelled.load(Ordering::Acquire) && memory.read.is_none());
+    (third.report)(failed("third"));
+    assert!(queue.try_recv().is_err(), "what was stopped says nothing");
+    memory.end_push();
+    assert!(!room.fills());
+    memory.expose_filling(Generation(3));
+    assert_eq!(memory.exposed, [EXPORT.at(3)]);
 }

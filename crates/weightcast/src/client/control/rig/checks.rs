@@ -34,7 +34,9 @@ impl RigClient {
         assert_eq!(view.generation, session.generation(), "{name} after {said}: getters");
         // What is served is not public: the machine's own word for it is.
         let says = format!("{session:?}");
-        let exposed = ["exposed: All", "exposed: Filling"].iter().any(|word| says.contains(word));
+        // What others write is served once it is whole.
+        let filling = says.contains("exposed: Filling") && !memory.is_pushed_to();
+        let exposed = says.contains("exposed: All") || filling;
         let current = self.control.shared.current().map(|(_, export)| export);
         let own = current.map(|export| export.at(session.generation().0));
         let expected: Vec<_> = own.filter(|_| exposed).into_iter().collect();

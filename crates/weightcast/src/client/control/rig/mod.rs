@@ -11,6 +11,7 @@ mod groups;
 mod late;
 mod net;
 mod offloads;
+mod pushed;
 mod random;
 mod random_groups;
 mod refused;

@@ -149,6 +149,35 @@ fn a_call_that_is_made_again_names_the_same_memory_and_stores_its_layout_again()
     assert_eq!(scene.requests.load(std::sync::atomic::Ordering::Relaxed), 5);
 }
 
+/// What the caller left open is as in the newest version, for which the call waits as long as it may.
+#[test]
+fn missing_shapes_are_those_of_the_newest_version() {
+    let published = whole_of("w", DType::U8);
+    let version = weightcast_protocol::Version { epoch: weightcast_protocol::Epoch(0), number: 1 };
+    let described = || Answer::Described { version, layouts: [name_of(&published)].into() };
+    let answers = vec![described(), registered(&[&published]), described()];
+    let mut answers = answers.into_iter();
+    // What was fetched once is known.
+    let said = vec![fetched(&published), stored()];
+    let scene = HandleScene::new(1, said, move |_| Ok(answers.next().unwrap()));
+    let mut builder = LayoutBuilder::new();
+    builder.add("w", DType::U8, &[8], vec![Part::new("w")], 0);
+    scene.handle.register(LayoutSource::Open(builder), vec![region(8)], LONG).unwrap();
+    let mut calls = Vec::new();
+    for heard in scene.heard() {
+        let HeardCall::Call(call, deadline) = heard else { panic!("{heard:?}") };
+        let (whole, half) = (crate::clock::span(LONG), crate::clock::span(LONG / 2));
+        assert!(deadline < whole && deadline > half, "{call:?}: what is left");
+        calls.push(call);
+    }
+    assert_eq!(calls[0], Call::Describe { selector: Selector::Latest });
+    let (layout, _, bytes) = export_of(&calls[1]);
+    assert_eq!((calls.len(), layout, bytes), (2, name_of(&published), 8));
+    let catalog = scene.handle.catalog(LONG).unwrap();
+    assert_eq!(catalog.values().collect::<Vec<_>>(), [&published.tensors()[0]]);
+    assert_eq!(scene.calls(), [Call::Describe { selector: Selector::Latest }]);
+}
+
 #[test]
 fn whoever_cannot_fetch_the_layouts_of_its_group_leaves_it() {
     let (ours, regions) = (half(0), [region(4)]);

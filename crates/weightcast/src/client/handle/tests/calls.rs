@@ -88,7 +88,7 @@ fn what_is_registered_is_published_at_its_generation() {
     let heard = scene.heard();
     let [HeardCall::Call(call, deadline)] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!(*call, Call::Publish { version: 5, catalog, generation });
-    assert!(*deadline <= span(LONG) && deadline.0 > span(LONG).0 / 2, "{deadline:?}");
+    assert!(*deadline < span(LONG) && deadline.0 > span(LONG).0 / 2, "{deadline:?}");
     let other = saying(Answer::LetGo).holding(&region());
     assert!(matches!(other.handle.publish(5, LONG), Err(Error::Bug(_))));
 }
@@ -120,6 +120,32 @@ fn a_watch_ends_its_call() {
     let (_sender, answer) = channel();
     let ended = scene.handle.answered(&answer, Instant::now() + LONG, &watch);
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+}
+
+/// Its last bytes may come after it was asked for the last time.
+#[test]
+fn a_call_that_ends_well_tells_of_all_its_bytes() {
+    for well in [true, false] {
+        let state = Arc::new(std::sync::OnceLock::<Arc<HandleState>>::new());
+        let of_call = Arc::clone(&state);
+        let scene = HandleScene::new(1, Vec::new(), move |_| {
+            let state = of_call.get().expect("it is open");
+            *state.latest_read.lock().unwrap() = LatestRead::at(BYTES, 0);
+            let refused = CallError::Misuse { detail: "no".to_owned() };
+            if well { Ok(committed()) } else { Err(refused) }
+        });
+        state.set(Arc::clone(&scene.own().shared)).ok().unwrap();
+        let told = Mutex::new(Vec::new());
+        let watch = |arrived, total| {
+            told.lock().unwrap().push((arrived, total));
+            true
+        };
+        let ended = scene.handle.replicate_watched(Selector::Latest, LONG, &watch);
+        assert_eq!(ended.is_ok(), well);
+        let told = told.into_inner().unwrap();
+        assert!(told.len() <= 1 && told.iter().all(|of| *of == (BYTES, BYTES)), "{told:?}");
+        assert!(!well || told.len() == 1);
+    }
 }
 
 #[test]

@@ -203,6 +203,38 @@ fn replicas_that_come_while_a_machine_runs_take_part_in_it() {
     assert!(push.machine.is_some() && push.ended.is_empty(), "told when all have ended");
 }
 
+/// Each of two targets hears its own orders, and its senders where it is and which of its shards it is.
+#[test]
+fn words_about_two_targets_go_each_to_its_own() {
+    let scene = DriveScene::new();
+    let mut push = scene.joined();
+    let (other, second) = (PushScene::target(), TargetId(TARGET.0 + 1));
+    let orders = other.state.push.target.open().unwrap();
+    let (replica, layouts) = ("second".to_owned(), vec![WHOLE; 2]);
+    let offer = PushOffer { replica, shard: 1, target: second, layouts, ..scene.offer() };
+    let shards = vec![(offer, other.address())];
+    push.join(WillingReplica { name: "second".to_owned(), shards }).unwrap();
+    assert_eq!(scene.order().order.target, TARGET);
+    match orders.recv_timeout(LONG) {
+        Ok(TargetEvent::Order(word)) => assert_eq!(word.order.target, second),
+        _ => panic!("no order"),
+    }
+    let (told, tells) = std::sync::mpsc::channel();
+    scene.senders[1].state.exports.listen(move |bytes| told.send(bytes.to_vec()).is_ok());
+    for (target, at, shard, of) in [(second, &other, 1, 2), (TARGET, &scene.target, 0, 1)] {
+        let grants = vec![PushGrant { target, ..grant(4, 1) }];
+        let mut word = report(1, TargetState::Filling, grants);
+        (word.report.target, word.opened[0].id) = (target, target.0);
+        push.hear(said(PushWord::Report(word))).unwrap();
+        let word = PushWord::decode(&tells.recv_timeout(LONG).unwrap());
+        let Ok(PushWord::Grant(word)) = word else { panic!("{word:?}") };
+        assert_eq!((word.grant.target, word.opened.id, word.at), (target, target.0, at.address()));
+        assert_eq!((word.layouts, word.shard), (vec![WHOLE; of], shard));
+    }
+    push.hear(DriverWord::Gone(other.address())).unwrap();
+    assert_eq!(push.machine.as_ref().unwrap().open().collect::<Vec<_>>(), [TARGET]);
+}
+
 #[test]
 fn what_a_machine_is_told_of_a_push() {
     let scene = DriveScene::new();
@@ -354,9 +386,11 @@ fn those_that_come_when_a_machine_has_ended_get_the_next_number() {
     let scene = DriveScene::new();
     let mut push = scene.joined();
     let before = push.state.push.numbers.lock().unwrap().next_push();
-    push.hear(said(PushWord::Report(report(1, TargetState::Ready, Vec::new())))).unwrap();
+    push.hear(said(PushWord::Report(report(1, TargetState::Filling, vec![grant(4, 1)])))).unwrap();
+    assert_eq!(push.opened.len(), 1);
+    push.hear(said(PushWord::Report(report(2, TargetState::Ready, Vec::new())))).unwrap();
     assert_eq!(push.number, PushNumber { number: before + 1, ..PUSH });
-    assert!(push.opened.is_empty());
+    assert!(push.opened.is_empty(), "grants are numbered by their target, which may begin anew");
     let willing = WillingReplica {
         name: "later".to_owned(),
         shards: vec![(scene.offer(), scene.target.address())],

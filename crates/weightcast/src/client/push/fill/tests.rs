@@ -60,7 +60,11 @@ fn assignment(target: &PushScene, version: Version) -> Assignment {
 fn read_of(target: &PushScene, version: Version, keep: bool) -> (PushedRead, Receiver<ReadEnd>) {
     let (told, tells) = std::sync::mpsc::channel();
     let assignment = assignment(target, version);
+    let state = Arc::clone(&target.state);
     let report = Box::new(move |result: Result<ArrivedRead, _>| {
+        assert_eq!(state.exports.exports().grants(), 0, "nobody writes any more");
+        let own = !state.push.target.fills();
+        assert!(result.is_ok() || own, "what is left is read by the session's next read");
         told.send(result.map(Box::new)).expect("it is waited for");
     });
     (PushedRead { assignment, keep, cancelled: Arc::default(), report }, tells)
@@ -243,6 +247,23 @@ fn a_target_is_filled_from_its_order_to_its_version() {
     let PushWord::Report(ready) = heard(&ended.words) else { panic!("no report") };
     assert_eq!((ready.report.state, ended.rests.state), (TargetState::Ready, TargetState::Ready));
     assert_eq!(ended.target.region.to_vec(), content());
+}
+
+/// Where the content differs, the search goes to the source that the server has named, whose layouts may be others than
+/// those of the senders.
+#[test]
+fn evidence_is_of_the_source_that_was_assigned() {
+    let scene = FillScene::begun();
+    assert_eq!(scene.until(TargetState::Pausing).report.grants, []);
+    let (mut read, tells) = read_of(&scene.target, VERSION, false);
+    let source = SourceShard { layout: WHOLE, ..read.assignment.shards[0].clone() };
+    read.assignment.shards = [source].into();
+    assert!(scene.target.state.push.target.take_read(read).is_none());
+    let grants = scene.until(TargetState::Filling).report.grants;
+    grants.iter().for_each(|grant| scene.write(grant));
+    let evidence = tells.recv_timeout(LONG).unwrap().unwrap().evidence;
+    assert_eq!((evidence.sources, evidence.plan.copies.len()), (vec![whole()], 1));
+    drop(scene.end(Ok(())));
 }
 
 /// Each parcel is compared with what its own sender has sent.

@@ -246,6 +246,37 @@ fn nothing_is_read_once_the_memory_is_withdrawn() {
     assert_eq!(scene.written().written.grant, 3);
 }
 
+/// Whoever reads the memory is waited for.
+#[test]
+fn memory_is_withdrawn_once_nobody_reads_it() {
+    let scene = SendScene::new();
+    assert!(scene.grant(&scene.granted(1, [0])));
+    scene.written();
+    scene.idle();
+    let room = &scene.sender.state.push.sending;
+    let reading = room.reading.read().unwrap();
+    let state = Arc::clone(&scene.sender.state);
+    let withdrawn = thread::spawn(move || withdraw(&state));
+    // Whoever comes later waits behind the one who withdraws.
+    while !withdrawn.is_finished() && room.reading.try_read().is_ok() {
+        thread::yield_now();
+    }
+    assert!(!withdrawn.is_finished());
+    drop(reading);
+    withdrawn.join().unwrap();
+}
+
+/// A write that is under way ends when the memory is to change.
+#[test]
+fn a_write_heeds_the_word_to_end() {
+    let scene = SendScene::new();
+    scene.sending().cancel.store(true, Ordering::Release);
+    assert!(scene.grant(&scene.granted(1, [0])));
+    assert_eq!(scene.refused().refusal, SendRefusal::Failed);
+    assert_eq!(scene.target.region.to_vec(), [0; BYTES as usize]);
+    scene.idle();
+}
+
 #[test]
 fn a_grant_may_be_used_while_it_is_the_machines_and_the_memory_is_the_same() {
     let scene = SendScene::new();

@@ -185,6 +185,46 @@ fn the_shard_that_fails_is_named_and_it_alone_is_asked() {
     }
 }
 
+/// It may be another process by now. What is connected to the others stays.
+#[test]
+fn a_source_that_fails_is_connected_to_anew() {
+    let scene = RouteScene::reading("b");
+    scene.serve(1, 7);
+    let peers = || {
+        [0, 1].map(|shard: usize| {
+            let at = scene.servers[shard].addr().to_string();
+            scene.routes.peer(&at, soon()).unwrap()
+        })
+    };
+    let before = peers();
+    assert!(scene.read().is_ok());
+    assert!(before.iter().zip(&peers()).all(|(one, other)| Arc::ptr_eq(one, other)));
+    scene.withdraw(1);
+    assert!(scene.read().is_err());
+    let after = peers();
+    assert!(Arc::ptr_eq(&before[0], &after[0]) && !Arc::ptr_eq(&before[1], &after[1]));
+}
+
+/// So many connections are kept; the next one begins anew.
+#[test]
+fn the_number_of_connections_is_bounded() {
+    let scene = RouteScene::reading("a");
+    let at = |shard: usize| scene.servers[shard].addr().to_string();
+    let first = scene.routes.peer(&at(0), soon()).unwrap();
+    let known = |scene: &RouteScene| scene.routes.peers.lock().unwrap().len();
+    for number in 1..CACHED_PEERS - 1 {
+        let mut peers = scene.routes.peers.lock().unwrap();
+        peers.insert(format!("10.0.0.1:{number}"), Arc::clone(&first));
+    }
+    let second = scene.routes.peer(&at(1), soon()).unwrap();
+    assert_eq!(known(&scene), CACHED_PEERS);
+    assert!(Arc::ptr_eq(&second, &scene.routes.peer(&at(1), soon()).unwrap()));
+    scene.routes.forget_peer(&at(0));
+    scene.routes.peers.lock().unwrap().insert("10.0.0.1:0".to_owned(), first);
+    drop(scene.routes.peer(&at(0), soon()).unwrap());
+    assert_eq!(known(&scene), 1);
+}
+
 /// Jobs are known by their sources' places, and a source of which nothing is moved is asked whether it stands.
 #[test]
 fn a_source_of_which_everything_is_left_out_has_a_job_too() {
