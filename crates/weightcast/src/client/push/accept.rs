@@ -169,7 +169,7 @@ mod tests {
             let accepts = scope.spawn(|| {
                 catch_unwind(AssertUnwindSafe(|| scene.handle.accept(&mut |of| before(of), LONG)))
             });
-            while !room.accepts() {
+            while !room.accepts(&samples::question("rollout", "driver")) {
                 thread::yield_now();
             }
             let order = driver.order(PushNumber { driver: 3, number: 2 }, 1);
@@ -210,7 +210,10 @@ mod tests {
                 let accepted = accept(&scene, &driver, &mut before);
                 assert_eq!(accepted.is_ok(), answer.is_ok() && consents == Some(true));
                 assert_eq!(state.exports.exports().grants(), 0);
-                assert!(!state.push.target.fills() && !state.push.target.accepts());
+                assert!(
+                    !state.push.target.fills()
+                        && !state.push.target.accepts(&samples::question("rollout", "driver"))
+                );
             }
             // The call has what is left of the time.
             for heard in scene.heard() {

@@ -73,7 +73,13 @@ mod tests {
         let one = next(&mut first, &mut register);
         // Its own targets have heard it, which is nothing new.
         first.hear(one.driver);
-        let two = next(&mut first, &mut register);
+        let mut asked = 0;
+        let two = first.next(|question| {
+            asked += 1;
+            Ok(register.answer(question).driver)
+        });
+        let two = two.unwrap();
+        assert_eq!(asked, 1);
         assert_eq!((two.driver, two.number), (one.driver, one.number + 1));
         let other = next(&mut second, &mut register);
         assert!(other.driver > one.driver);

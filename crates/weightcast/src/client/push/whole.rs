@@ -10,8 +10,8 @@ use weightcast_transport::Region;
 
 use super::outcome::{PushEnd, PushTerms, PushWay, Pushed};
 use super::scene::heard;
-use super::word::{PushQuestion, PushWord};
 use super::sending::SendingRoom;
+use super::word::{PushQuestion, PushWord};
 use crate::LayoutSource;
 use crate::client::updated::Updated;
 use crate::config::{Options, Replica, Role};
