@@ -10,6 +10,9 @@ VENV_TRAINERS := .venv-trainers
 # Libraries of trainers apart, over $(VENV) too.
 VENV_JOBS := .venv-jobs
 VENV_RAY := .venv-ray
+# Libraries that weightcast is compared with apart; UCX's, whose CUDA packages are others than torch's, once more.
+VENV_PEERS := .venv-peers
+VENV_UCX := .venv-peers-ucx
 # Test processes share the machine with each other: one thread each.
 export OMP_NUM_THREADS ?= 1
 
@@ -20,7 +23,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -134,6 +137,21 @@ bench-rl: $(VENV)/weightcast ## Move weights by collectives, Ray, disk and weigh
 	PYTHONPATH=python $(if $(wildcard $(VENV_RAY)/tools),$(VENV_RAY),$(VENV))/bin/python -m bench_rl \
 	  --json target/bench-rl.json $(ARGUMENTS)
 
+# Whatever `python -m bench_peers` takes, as ARGUMENTS. What cannot be installed is a row with its reason.
+bench-peers: $(VENV)/weightcast ## Move tensors by other libraries and weightcast on one host, some twelve minutes
+	-$(MAKE) --no-print-directory $(VENV_PEERS)/tools $(VENV_PEERS)/debian
+	-$(MAKE) --no-print-directory $(VENV_UCX)/tools
+	mkdir -p target
+	PYTHONPATH=python $(BIN)/python -m bench_peers --json target/bench-peers.json $(ARGUMENTS)
+
+# Mooncake needs libibverbs, RDMA or not. Where the system has none: Debian's, beside the environment, without root.
+IBVERBS := libibverbs1 libnl-3-200 libnl-route-3-200
+$(VENV_PEERS)/debian: $(VENV_PEERS)/tools
+	rm -rf $@.part && mkdir $@.part
+	ldconfig -p | grep -q libibverbs.so.1 || { cd $@.part && apt-get -qq download $(IBVERBS) && \
+	  for file in *.deb; do dpkg-deb -x $$file . || exit 1; done; }
+	rm -rf $@ && mv $@.part $@
+
 model: ## Explore every order of events of small clusters, fleets and pushes, some minutes
 	cargo run --locked --release --quiet -p weightcast-explore -- --suite --threads 2
 
@@ -206,7 +224,7 @@ docs: ## Build the Rust documentation
 	cargo doc --locked $(CRATES) --no-deps
 
 clean: ## Remove everything that was built
-	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS) $(VENV_JOBS) $(VENV_RAY)
+	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS) $(VENV_JOBS) $(VENV_RAY) $(VENV_PEERS) $(VENV_UCX)
 
 $(VENV)/tools: requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
