@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::picture::{Picture, control, demo, elastic, fanout, scenario, transfer};
+use super::picture::{Picture, control, demo, elastic, fanout, ray_loss, scenario, transfer};
 
 /// A kind of file.
 struct FileKind {
@@ -26,34 +26,39 @@ enum Sign {
 /// The name under which a file says what it is.
 const NAME: &str = "weightcast";
 
-const KINDS: [FileKind; 6] = [
+const KINDS: [FileKind; 7] = [
     FileKind {
-        name: "demo --json FILE",
+        name: "weightcast demo --json FILE",
         sign: Sign::Named("demo/1"),
         picture: |text| read(text, demo::picture),
     },
     FileKind {
-        name: "bench fanout --json",
+        name: "python -m weightcast.examples.ray_loss --json FILE",
+        sign: Sign::Named("ray-loss/1"),
+        picture: |text| read(text, ray_loss::picture),
+    },
+    FileKind {
+        name: "weightcast bench fanout --json",
         sign: Sign::Fields(["spreads", "rate_mbit"]),
         picture: |text| read(text, fanout::picture),
     },
     FileKind {
-        name: "bench transfer --json",
+        name: "weightcast bench transfer --json",
         sign: Sign::Fields(["transfers", "publish"]),
         picture: |text| read(text, transfer::picture),
     },
     FileKind {
-        name: "bench control --json",
+        name: "weightcast bench control --json",
         sign: Sign::Fields(["mixed", "herds"]),
         picture: |text| read(text, control::picture),
     },
     FileKind {
-        name: "bench elastic --json",
+        name: "weightcast bench elastic --json",
         sign: Sign::Fields(["joins", "cdf_s"]),
         picture: |text| read(text, elastic::picture),
     },
     FileKind {
-        name: "sim --scenario SCENARIO --json",
+        name: "weightcast sim --scenario SCENARIO --json",
         sign: Sign::Fields(["figure", "cases"]),
         picture: |text| read(text, scenario::picture),
     },
@@ -70,13 +75,10 @@ pub(super) fn picture(text: &str) -> anyhow::Result<Picture> {
     let Some(kind) = KINDS.iter().find(|kind| kind.sign.is_on(&fields)) else {
         bail!("{}; found {}", known(), found(&fields));
     };
-    let picture = (kind.picture)(text)
-        .with_context(|| format!("not as `weightcast {}` writes it", kind.name))?;
+    let picture =
+        (kind.picture)(text).with_context(|| format!("not as `{}` writes it", kind.name))?;
     if picture.rows.is_empty() {
-        bail!(
-            "nothing was measured in this file of `weightcast {}`: there is nothing to draw",
-            kind.name
-        );
+        bail!("nothing was measured in this file of `{}`: there is nothing to draw", kind.name);
     }
     Ok(picture)
 }
@@ -99,8 +101,7 @@ fn read<'a, F: Deserialize<'a>>(
 }
 
 fn known() -> String {
-    let names: Vec<String> =
-        KINDS.iter().map(|kind| format!("`weightcast {}`", kind.name)).collect();
+    let names: Vec<String> = KINDS.iter().map(|kind| format!("`{}`", kind.name)).collect();
     format!("no kind of file that can be drawn: these are what {} write", names.join(", "))
 }
 
@@ -153,7 +154,7 @@ mod tests {
             assert!(said.ends_with(found), "{said}");
             assert!(said.len() < 400, "{said}");
             for kind in KINDS {
-                assert!(said.contains(&format!("`weightcast {}`", kind.name)), "{said}");
+                assert!(said.contains(&format!("`{}`", kind.name)), "{said}");
             }
         }
     }
@@ -172,24 +173,29 @@ mod tests {
     fn a_file_that_measured_nothing_is_refused() {
         let machine = r#""machine": {"cpu": "c", "cpus": 1, "kernel": "k"}"#;
         for (name, text) in [
-            ("demo --json FILE", r#"{"weightcast": "demo/1", "runs": []}"#.to_owned()),
+            ("weightcast demo --json FILE", r#"{"weightcast": "demo/1", "runs": []}"#.to_owned()),
             (
-                "bench control --json",
+                "python -m weightcast.examples.ray_loss --json FILE",
+                format!("{{{machine}, \"weightcast\": \"ray-loss/1\", \"runs\": []}}"),
+            ),
+            (
+                "weightcast bench control --json",
                 format!(
                     "{{{machine}, \"load_threads\": 1, \"mixed\": [], \"herds\": [], \"sweep\": []}}"
                 ),
             ),
             (
-                "bench fanout --json",
+                "weightcast bench fanout --json",
                 format!("{{{machine}, \"bytes\": 1, \"rate_mbit\": 1, \"spreads\": []}}"),
             ),
-            ("sim --scenario SCENARIO --json", r#"{"figure": "f", "cases": []}"#.to_owned()),
+            (
+                "weightcast sim --scenario SCENARIO --json",
+                r#"{"figure": "f", "cases": []}"#.to_owned(),
+            ),
         ] {
             let said = refusal(&text);
             assert!(
-                said.starts_with(&format!(
-                    "nothing was measured in this file of `weightcast {name}`"
-                )),
+                said.starts_with(&format!("nothing was measured in this file of `{name}`")),
                 "{said}"
             );
         }

@@ -4,6 +4,7 @@ pub(super) mod control;
 pub(super) mod demo;
 pub(super) mod elastic;
 pub(super) mod fanout;
+pub(super) mod ray_loss;
 pub(super) mod recording;
 pub(super) mod scenario;
 pub(super) mod transfer;
@@ -41,6 +42,14 @@ pub(crate) struct CurveChart {
     pub(crate) x: PlotAxis,
     pub(crate) y: PlotAxis,
     pub(crate) curves: Vec<Curve>,
+    pub(crate) marks: Vec<Mark>,
+}
+
+/// A moment that all curves of a chart have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mark {
+    pub(crate) x: f64,
+    pub(crate) name: String,
 }
 
 /// What an axis counts, with its unit.
@@ -155,7 +164,16 @@ impl PicturePanel {
     ) -> Self {
         // A series that was not measured has no place in a legend.
         let curves = curves.into_iter().filter(|curve| !curve.points.is_empty()).collect();
-        Self { title: title.into(), chart: Chart::Curves(CurveChart { x, y, curves }) }
+        let chart = CurveChart { x, y, curves, marks: Vec::new() };
+        Self { title: title.into(), chart: Chart::Curves(chart) }
+    }
+
+    /// The same panel with marks.
+    fn marked(mut self, marks: Vec<Mark>) -> Self {
+        if let Chart::Curves(chart) = &mut self.chart {
+            chart.marks = marks;
+        }
+        self
     }
 
     /// Of too many categories the first are shown, and the title says so.

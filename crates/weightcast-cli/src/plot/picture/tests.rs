@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Bar, Chart, Curve, Ink, Period, Picture, PicturePanel};
+use super::{Bar, Chart, Curve, Ink, Mark, Period, Picture, PicturePanel};
 use crate::plot::kinds;
 
 /// A result that is kept in docs/results.
@@ -280,6 +280,61 @@ fn of_many_categories_the_first_are_shown_and_the_title_says_so() {
         assert_eq!(chart.categories.len(), shown);
         assert!(chart.series.iter().all(|series| series.bars.len() == shown));
     }
+}
+
+/// A job on Ray of four steps, which loses a node before its third, or none.
+fn ray_run(lost: Option<&str>, behind: u32) -> Value {
+    let step = |n: u32| {
+        json!({"step": n, "version": n + 1, "reward": f64::from(n) / 8.0, "staleness": 0.0,
+            "stalest": n / 3, "furthest": n / 2 * behind, "ended_s": f64::from(n) * 0.5 + 4.0})
+    };
+    let event = |what: &str, step: u32, at_s: f64| json!({"what": what, "step": step, "detail": "server", "at_s": at_s});
+    let events = [
+        event("node lost", 2, 4.75),
+        event("rollouts behind", 2, 5.0),
+        event("rollouts behind", 3, 9.0),
+        event("server moved", 3, 6.0),
+    ];
+    let events = if lost.is_some() { &events[..] } else { &[] };
+    json!({"lost": lost, "steps": [step(0), step(1), step(2), step(3)], "events": events})
+}
+
+#[test]
+fn a_job_on_ray_that_loses_a_node_is_shown_beside_one_that_loses_none() {
+    let runs = [ray_run(None, 0), ray_run(Some("rollout"), 1), ray_run(Some("server"), 3)];
+    let machine = json!({"cpu": "c", "cpus": 2, "kernel": "k"});
+    let file = json!({"weightcast": "ray-loss/1", "machine": machine, "runs": runs});
+    let picture = drawn(&file.to_string());
+    for (name, ink, furthest) in [
+        ("no loss", Ink::Limit, 0.0),
+        ("node of the rollout lost", Ink::Other(1), 1.0),
+        ("node of the server lost", Ink::Weightcast, 3.0),
+    ] {
+        for (title, ups) in [
+            ("Reward", [0.0, 0.125, 0.25, 0.375]),
+            ("The worst batch learnt from", [0.0, 0.0, 0.0, 1.0]),
+            ("The rollout furthest behind", [0.0, 0.0, furthest, furthest]),
+            ("When steps ended", [4.0, 4.5, 5.0, 5.5]),
+        ] {
+            let shown = curve(&picture, title, name);
+            let points: Vec<(f64, f64)> = [0.0, 1.0, 2.0, 3.0].into_iter().zip(ups).collect();
+            assert_eq!((&shown.points, shown.ink), (&points, ink), "{title}, {name}");
+            let Chart::Curves(chart) = &panel(&picture, title).chart else { panic!("no curves") };
+            // Both runs lost it at the same step: between the second and the third.
+            assert_eq!(chart.marks, [Mark { x: 1.5, name: "node lost".to_owned() }], "{title}");
+        }
+    }
+    let told = "node of the server lost: 4 steps; node lost before step 2 (server); \
+                rollouts behind after 0.2 s; server moved after 1.2 s";
+    assert_eq!(
+        picture.notes,
+        [
+            "c, 2 CPUs, Linux k",
+            "no loss: 4 steps",
+            &told.replace("the server lost:", "the rollout lost:"),
+            told
+        ]
+    );
 }
 
 /// A run of three steps, whose rollout has two shards and takes two of the three versions.

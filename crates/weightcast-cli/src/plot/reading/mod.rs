@@ -4,6 +4,7 @@ pub(super) mod control;
 pub(super) mod demo;
 pub(super) mod elastic;
 pub(super) mod fanout;
+pub(super) mod ray_loss;
 pub(super) mod recording;
 pub(super) mod scenario;
 pub(super) mod transfer;

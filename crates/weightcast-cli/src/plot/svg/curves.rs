@@ -2,10 +2,11 @@
 
 use super::axis::AxisScale;
 use super::canvas::{Area, Canvas, Pen};
-use super::colours::colour;
+use super::colours::{GREY, colour};
 use super::frame::{ABOVE, BELOW, left_of, level, ticks_for, upright};
+use super::lettering::{TICK, fit};
 use crate::plot::numbers::number;
-use crate::plot::picture::{Curve, CurveChart, Ink};
+use crate::plot::picture::{Curve, CurveChart, Ink, Mark};
 
 /// Of a chart with its labels.
 pub(super) const HEIGHT: f64 = 236.0;
@@ -31,6 +32,19 @@ pub(super) fn draw(canvas: &mut Canvas, chart: &CurveChart, area: Area) {
     for curve in &chart.curves {
         draw_curve(canvas, curve, plot, (&x, &y), (&chart.x.label, &chart.y.label));
     }
+    for mark in &chart.marks {
+        draw_mark(canvas, mark, plot, &x);
+    }
+}
+
+/// An upright line, and its name beside its upper end.
+fn draw_mark(canvas: &mut Canvas, mark: &Mark, plot: Area, x: &AxisScale) {
+    let Some(share) = x.share(mark.x) else { return };
+    let at = plot.x + share * plot.width;
+    let pen = Pen { dashed: true, ..Pen::thin(GREY) };
+    canvas.line((at, plot.y), (at, plot.bottom()), pen);
+    let name = fit(&mark.name, TICK, plot.right() - at - 4.0);
+    canvas.text((at + 4.0, plot.y + TICK.size), &name, TICK);
 }
 
 fn draw_curve(

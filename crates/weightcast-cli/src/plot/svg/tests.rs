@@ -5,7 +5,7 @@ use roxmltree::{Document, Node};
 use super::draw;
 use super::lettering::{LABEL, Lettering, width};
 use crate::plot::picture::{
-    Bar, BarChart, BarSeries, Chart, Curve, CurveChart, Ink, Period, Picture, PicturePanel,
+    Bar, BarChart, BarSeries, Chart, Curve, CurveChart, Ink, Mark, Period, Picture, PicturePanel,
     PlotAxis, Spacing, Timeline, Track,
 };
 
@@ -78,7 +78,7 @@ fn curves(spacing: Spacing, of: &[NamedPoints]) -> Chart {
         points: points.to_vec(),
     };
     let curves = of.iter().enumerate().map(curve).collect();
-    Chart::Curves(CurveChart { x: axis("steps"), y: axis("seconds"), curves })
+    Chart::Curves(CurveChart { x: axis("steps"), y: axis("seconds"), curves, marks: Vec::new() })
 }
 
 fn bars(categories: &[&str], of: &[(&str, &[Option<f64>])]) -> Chart {
@@ -119,6 +119,28 @@ fn points_lie_where_their_numbers_are() {
     // The tick of a value stands at the value.
     let tick = named(&document, "text").find(|text| text.text() == Some("5")).expect("a tick");
     assert_eq!(number(&tick, "x"), spots[1].0);
+}
+
+#[test]
+fn a_mark_stands_between_the_points_that_it_is_between() {
+    let points = [(0.0, 1.0), (5.0, 2.0), (10.0, 1.0)];
+    let mut chart = curves(Spacing::Fitted, &[("reward", &points)]);
+    if let Chart::Curves(chart) = &mut chart {
+        let mark = |x: f64, name: &str| Mark { x, name: name.to_owned() };
+        chart.marks = vec![mark(2.5, "node lost"), mark(9.75, "a name without room")];
+    }
+    let svg = draw(&picture(vec![vec![panel("p", chart)]]));
+    check_text(&svg);
+    let document = Document::parse(&svg).expect("XML");
+    let spots: Vec<f64> = named(&document, "circle").map(|dot| number(&dot, "cx")).collect();
+    let dashed = named(&document, "line").filter(|line| line.has_attribute("stroke-dasharray"));
+    let lines: Vec<(f64, f64)> = dashed.map(|l| (number(&l, "x1"), number(&l, "x2"))).collect();
+    let quarter = spots[0] + (spots[2] - spots[0]) / 4.0;
+    assert_eq!(lines.len(), 2);
+    assert!(lines.iter().all(|(from, to)| from == to), "upright: {lines:?}");
+    assert!((lines[0].0 - quarter).abs() < 0.2, "{lines:?}, not {quarter}");
+    let name = named(&document, "text").find(|text| text.text() == Some("node lost"));
+    assert!((number(&name.expect("its name"), "x") - lines[0].0 - 4.0).abs() < 0.2);
 }
 
 #[test]
