@@ -23,7 +23,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -79,6 +79,10 @@ test-ray-core: $(VENV_RAY)/tools $(VENV)/weightcast
 
 ray: $(VENV_RAY)/tools $(VENV)/weightcast ## The same on clusters of several nodes that are lost, some minutes
 	$(VENV_RAY)/bin/python -m pytest python/tests_ray -m full
+
+ray-loss: $(VENV_RAY)/tools $(VENV)/weightcast ## Lose a node of a job on Ray, the server's too: reward and staleness, minutes
+	mkdir -p target
+	$(VENV_RAY)/bin/python -m weightcast.examples.ray_loss --json target/ray-loss.json
 
 # Debian's package `prometheus` has both programs. SKIP=1: where they are not, that is no failure.
 test-metrics: $(VENV)/weightcast ## Have a real Prometheus scrape a server and load the rules
