@@ -35,6 +35,35 @@ pub fn memcpy(source: &Region, target: &Region, threads: usize) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
+/// The same with the loop that reads of shared memory use: it digests as it copies.
+///
+/// # Panics
+/// If the target is shorter than the source or read-only.
+pub fn fused(source: &Region, target: &Region, threads: usize) -> (f64, Digest) {
+    assert!(target.is_writable() && target.len() >= source.len(), "no room for the source");
+    let start = Instant::now();
+    let digests = each_part(source.len(), threads, |from, len| {
+        target.copy_digested(from, source, from, len, from as u64).expect("in range")
+    });
+    (start.elapsed().as_secs_f64(), digests.into_iter().sum())
+}
+
+/// The same in one call of `memcpy` of the C library for each thread.
+///
+/// # Panics
+/// If the target is shorter than the source or read-only.
+pub fn libc_memcpy(source: &Region, target: &Region, threads: usize) -> f64 {
+    let start = Instant::now();
+    each_part(source.len(), threads, |from, len| {
+        // SAFETY: a measurement's memory is not used by others meanwhile, and its parts do not overlap.
+        let (to, from) = unsafe {
+            (target.slice_mut(from, len).expect("room"), source.slice(from, len).expect("in range"))
+        };
+        to.copy_from_slice(from);
+    });
+    start.elapsed().as_secs_f64()
+}
+
 /// Digests a region on one thread, from wherever it lies.
 pub fn digest(region: &Region) -> (f64, Digest) {
     let start = Instant::now();
@@ -243,6 +272,13 @@ mod tests {
         for len in [1, 4_097, 3 * TCP_PIECE + 5] {
             let (source, target) = (some(len), Region::allocate(len).unwrap());
             memcpy(&source, &target, 3);
+            assert!(target.to_vec() == source.to_vec());
+            let target = Region::allocate(len).unwrap();
+            let digest = fused(&source, &target, 3).1;
+            assert!(target.to_vec() == source.to_vec());
+            assert_eq!(digest, crate::digest_at(0, &source.to_vec()));
+            let target = Region::allocate(len).unwrap();
+            libc_memcpy(&source, &target, 3);
             assert!(target.to_vec() == source.to_vec());
             for streams in [1, 3] {
                 let target = Region::allocate(len).unwrap();

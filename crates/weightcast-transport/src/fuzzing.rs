@@ -3,7 +3,7 @@
 use crate::base::id::GrantId;
 use crate::base::secret::{Auth, Secret};
 use crate::memory::kind::MemoryKind;
-use crate::wire::bodies::decode_identity;
+use crate::wire::bodies::{decode_identity, decode_lent};
 use crate::wire::description::{
     ExportDescription, LaneDescriptor, RegionDescription, decode_description, put_description,
 };
@@ -23,7 +23,7 @@ pub fn frame(bytes: &[u8]) {
     let Ok(header) = Header::decode(header) else { return };
     assert_eq!(Header::decode(&header.encode()), Ok(header));
     match header.kind {
-        FrameKind::Describe | FrameKind::Note => drop(wire::decode_named(body)),
+        FrameKind::Describe | FrameKind::Note | FrameKind::Lend => drop(wire::decode_named(body)),
         FrameKind::EarlyNote => drop(wire::decode_early(body)),
         FrameKind::Read | FrameKind::Await => asked(body),
         FrameKind::Digest => placed(body),
@@ -33,6 +33,7 @@ pub fn frame(bytes: &[u8]) {
         FrameKind::Description => described(body),
         FrameKind::Digests => drop(wire::decode_digests(body)),
         FrameKind::Noted => drop(wire::decode_noted(body)),
+        FrameKind::Lent => lent(body),
         FrameKind::Identify
         | FrameKind::Data
         | FrameKind::End
@@ -41,6 +42,13 @@ pub fn frame(bytes: &[u8]) {
         | FrameKind::Written
         | FrameKind::Heard => {}
     }
+}
+
+fn lent(body: &[u8]) {
+    let Ok(places) = decode_lent(body) else { return };
+    let mut again = Vec::new();
+    wire::put_lent(&mut again, &places);
+    assert_eq!(again, body);
 }
 
 fn asked(body: &[u8]) {

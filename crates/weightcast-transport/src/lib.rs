@@ -74,6 +74,7 @@ pub use memory::digest::{Digest, digest_at};
 pub use memory::kind::MemoryKind;
 pub use memory::quantise;
 pub use memory::region::{Region, RegionError};
+pub use memory::shared::is_shared;
 pub use piece::copy::StridedCopy;
 pub use piece::extent::{Extent, PlacedExtent};
 pub use piece::filling::Filling;

@@ -1,5 +1,5 @@
 //! One contract, carried out by every way of moving bytes: the reference in this process, direct
-//! reads and TCP from this process and from another.
+//! reads, shared memory and TCP from this process and from another.
 
 #[macro_use]
 #[path = "contract/ways.rs"]
@@ -46,6 +46,9 @@ mod processes;
 
 #[path = "contract/schedule.rs"]
 mod schedule;
+
+#[path = "contract/shared.rs"]
+mod shared;
 
 #[path = "contract/target.rs"]
 mod target;

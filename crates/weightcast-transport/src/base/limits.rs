@@ -60,6 +60,13 @@ pub const MAX_REGIONS: usize = 200_000;
 /// releases included.
 pub const MAX_DESCRIPTORS: usize = 16;
 
+/// Files of shared memory that one export may lie in: the kernel passes 253 descriptors at once, and each
+/// counts against the reader's limit of open files while it is passed.
+pub const MAX_LENT_FILES: usize = 200;
+
+/// Exports whose shared memory a reader keeps mapped for one source: those that are served side by side.
+pub const MAX_MAPPED_EXPORTS: usize = 16;
+
 /// Bytes of the note on an export: a 40-byte entry for each of [`MAX_REGIONS`] regions fits.
 pub const MAX_NOTE_BYTES: usize = 8 << 20;
 

@@ -4,7 +4,6 @@ use super::job::{SourceJob, TargetJob};
 use super::options::TransferOptions;
 use super::stock::Stock;
 use crate::base::error::TransportError;
-use crate::base::holds::Holds;
 use crate::base::limits::HELPER_PATIENCE;
 use crate::base::patience::Patience;
 use crate::lane::{Endpoint, LaneTask, OpenLane, WriteEndpoint, WriteTask};
@@ -50,7 +49,7 @@ impl<'a> CheckedJob<'a> {
         for (index, copy) in copies.iter().enumerate() {
             copy.check(index, region, targets, options.slots)?;
         }
-        let endpoint = job.peer.endpoint(&description);
+        let endpoint = job.peer.endpoint(job.export, &description);
         endpoint.verify()?;
         Ok(Self { number, verb: JobVerb::Read { job, description, endpoint } })
     }
@@ -78,17 +77,17 @@ impl<'a> CheckedJob<'a> {
         &'r self,
         stock: &'r Stock,
         memory: &'r [Region],
-        holds: &'r Holds,
+        options: &'r TransferOptions,
         patience: Patience<'r>,
     ) -> Result<Option<OpenLane<'r>>, TransportError> {
-        let (pieces, lanes) = (&stock.pieces, &stock.lanes);
+        let (pieces, lanes, holds) = (&stock.pieces, &stock.lanes, &options.holds);
         if pieces.is_drawn() {
             return Ok(None);
         }
         let lane = match &self.verb {
             JobVerb::Read { job, description, endpoint } => {
                 let SourceJob { peer, export, generation, .. } = **job;
-                let (port, targets) = (peer.port(), memory);
+                let (port, targets, digests) = (peer.port(), memory, options.digests);
                 endpoint.open(LaneTask {
                     port,
                     export,
@@ -96,6 +95,7 @@ impl<'a> CheckedJob<'a> {
                     description,
                     pieces,
                     targets,
+                    digests,
                     lanes,
                     patience,
                     holds,

@@ -35,6 +35,8 @@ pub struct Peer {
     process: Option<Arc<LocalSource>>,
     /// The lanes that both ends offer, the preferred first. The last one carries everything.
     lanes: Vec<Box<dyn Endpoint>>,
+    /// Which of them is meant where no export is: the first that takes any memory, or that was demanded.
+    preferred: usize,
     /// Why there is no lane before the first.
     passed_over: String,
     described: Mutex<HashMap<(ExportId, u64), Arc<ExportDescription>>>,
@@ -91,12 +93,15 @@ impl Peer {
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
         let key = auth.mac_key();
         let first = DataStream::open(addr, &key, &patience, || true)?;
+        let demanded = demand.way != Way::Auto;
         let meeting = Meeting::new(demand, Arc::new(Pool::new(key, first)), patience);
         let (lanes, passed_over) = lane::reach(&meeting)?;
         let port = Arc::clone(&meeting.port);
         let process = if lanes.len() > 1 { meeting.into_process() } else { None };
         let (described, words) = (Mutex::default(), auth.word_key());
-        let peer = Self { addr, port, process, lanes, passed_over, described, words };
+        let preferred = lanes.iter().position(|lane| demanded || lane.takes_any_memory());
+        let preferred = preferred.unwrap_or_default();
+        let peer = Self { addr, port, process, lanes, preferred, passed_over, described, words };
         tracing::info!(%addr, way = %peer.way(), why = peer.why_first(), "connected to a data port");
         Ok(peer)
     }
@@ -111,25 +116,33 @@ impl Peer {
         self.preferred().way()
     }
 
-    /// The way that bytes of an export come, once it has been read: those that are made when they
-    /// are read come over TCP.
+    /// The way that bytes of an export come, once it has been read: out of shared memory where they lie
+    /// there, and over TCP if they are made when they are read.
     pub fn way_to(&self, export: ExportId, generation: u64) -> Way {
-        let described = lock(&self.described);
-        let known = described.get(&(export, generation));
-        known.map_or(self.preferred(), |description| self.endpoint(description)).way()
+        let known = lock(&self.described).get(&(export, generation)).cloned();
+        known.map_or(self.preferred(), |description| self.endpoint(export, &description)).way()
     }
 
     /// Why bytes of an export come the way that [`Peer::way_to`] says.
-    pub fn why(&self, export: ExportId, generation: u64) -> &str {
-        match self.way_to(export, generation) == self.way() {
-            true => self.why_first(),
-            false => "made when it is read",
-        }
+    pub fn why(&self, export: ExportId, generation: u64) -> String {
+        let known = lock(&self.described).get(&(export, generation)).cloned();
+        let Some(description) = known else { return self.why_first().to_owned() };
+        let at = self.place(export, &description);
+        let passed = self.lanes[..at].iter();
+        let not = passed.filter_map(|lane| lane.why_not(export, &description)).next();
+        let why = match at {
+            at if at == self.preferred => self.why_first(),
+            at if at < self.preferred => self.lanes[at].why(),
+            _ if description.is_made() => return "made when it is read".to_owned(),
+            _ => return not.unwrap_or_else(|| self.lanes[at].why().to_owned()),
+        };
+        not.map_or(why.to_owned(), |not| format!("{why}; {not}"))
     }
 
     /// Why [`Peer::way`] was chosen.
     pub fn why_first(&self) -> &str {
-        if self.lanes.len() == 1 { &self.passed_over } else { self.preferred().why() }
+        let is_last = self.preferred + 1 == self.lanes.len();
+        if is_last { &self.passed_over } else { self.preferred().why() }
     }
 
     /// Says a word to whoever listens at the peer's data port ([`DataServer::listen`]). Once this returns, the word was
@@ -161,13 +174,21 @@ impl Peer {
 
     /// The lane that is taken if it carries what is read.
     fn preferred(&self) -> &dyn Endpoint {
-        &*self.lanes[0]
+        &*self.lanes[self.preferred]
     }
 
     /// The first lane that carries an export.
-    pub(crate) fn endpoint(&self, description: &ExportDescription) -> &dyn Endpoint {
-        let carries = self.lanes.iter().find(|lane| lane.carries(description));
-        carries.map_or(self.preferred(), |lane| &**lane)
+    pub(crate) fn endpoint(
+        &self,
+        export: ExportId,
+        description: &ExportDescription,
+    ) -> &dyn Endpoint {
+        &*self.lanes[self.place(export, description)]
+    }
+
+    fn place(&self, export: ExportId, description: &ExportDescription) -> usize {
+        let carries = self.lanes.iter().position(|lane| lane.carries(export, description));
+        carries.unwrap_or(self.preferred)
     }
 
     /// What takes writes into memory of the peer: a lane, or its data port.
@@ -257,6 +278,8 @@ impl Peer {
             None => self.port.describe(export, generation, patience),
         }?;
         self.lanes.iter().try_for_each(|lane| lane.check(&description))?;
+        let mut lanes = self.lanes.iter();
+        lanes.try_for_each(|lane| lane.prepare(export, generation, &description, patience))?;
         let description = Arc::new(description);
         let mut described = lock(&self.described);
         if described.len() >= MAX_DESCRIPTIONS {
@@ -326,12 +349,12 @@ mod tests {
             let found = describe(whole, 4).unwrap();
             let lens = found.regions.iter().map(|region| (region.len, region.kind));
             assert!(lens.eq([3, 5].map(|len| (len, Some(MemoryKind::Host)))), "{way:?}");
-            assert!(!found.filling && near.carries(&found));
+            assert!(!found.filling && near.carries(whole, &found));
             let addresses = [word, regions[0].address(), regions[1].address()];
             let addresses = addresses.map(u64::to_le_bytes).concat();
             let offered = found.descriptors.iter().map(|descriptor| &descriptor.bytes);
             assert!(offered.eq(pid.map(|_| &addresses)), "{way:?}: to those of this host alone");
-            assert_eq!(near.carries(&describe(made, 1).unwrap()), computed, "{way:?}");
+            assert_eq!(near.carries(made, &describe(made, 1).unwrap()), computed, "{way:?}");
             assert!(describe(export, 5).unwrap().filling);
             let refused = |export, generation| describe(export, generation).map(drop).unwrap_err();
             assert_eq!(refused(whole, 5), RequestRefusal::StaleGeneration.into());

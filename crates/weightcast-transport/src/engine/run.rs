@@ -187,7 +187,7 @@ impl<'a> RunningTransfer<'a> {
         // Others have what is read or copied at once before a recall is heard.
         let recall = route.asks_ahead().then(|| stock.recalled(of_stock));
         let patience = Patience { stop: Some(&self.stop), recall, ..self.options.patience() };
-        let lane = route.open(stock, self.memory, &self.options.holds, patience);
+        let lane = route.open(stock, self.memory, self.options, patience);
         lane.map_err(|kind| (route.number, kind))
     }
 
@@ -209,11 +209,12 @@ impl<'a> RunningTransfer<'a> {
         let Some(piece) = lane.poll()? else { return Ok(false) };
         under_way.retain(|other| !std::ptr::eq(*other, piece));
         stock.arrived(of_stock, piece);
-        self.arrived(route, &stock.pieces, piece, digests);
+        let digested = !digests.is_empty() && lane.digested(digests);
+        self.arrived(route, &stock.pieces, piece, if digested { &mut [] } else { digests });
         Ok(true)
     }
 
-    /// Digests a piece that was served, while it is still in the cache, and tells of it.
+    /// Digests a piece that was served, while it is still in the cache, if somebody wants to know; and tells of it.
     fn arrived(
         &self,
         route: &CheckedJob<'_>,

@@ -4,9 +4,11 @@
 mod fence_word;
 pub(crate) mod grant;
 mod grants;
+pub(crate) mod lending;
 pub(crate) mod note;
 pub(crate) mod notes;
 pub(crate) mod served;
+pub(crate) mod shared_word;
 pub(crate) mod table;
 
 // Where the fence word finds its atomics: `weightcast-loom` lends it others.

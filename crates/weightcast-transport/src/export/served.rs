@@ -10,6 +10,7 @@ use crate::base::id::ExportId;
 use crate::base::limits::TICK;
 use crate::base::lock::lock;
 use crate::export::fence_word::FenceWord;
+use crate::export::lending::Lending;
 use crate::export::notes::Notes;
 use crate::memory::region::Region;
 use crate::piece::filling::Filling;
@@ -23,6 +24,8 @@ pub(crate) struct Export {
     id: ExportId,
     generation: u64,
     regions: Vec<Region>,
+    /// Whether readers of this host can map them.
+    lending: Lending,
     /// What the publisher tells readers about the export.
     pub(crate) notes: Notes,
     /// Which parts may be read already, if the memory is still being filled.
@@ -38,7 +41,8 @@ impl Export {
         let word = FenceWord::new(id.0);
         let (serving, idle) = (Mutex::default(), Condvar::new());
         let (notes, holds) = (Notes::default(), OnceLock::new());
-        Self { word, id, generation, regions, notes, filling: None, serving, idle, holds }
+        let (lending, filling) = (Lending::of(id, &regions), None);
+        Self { word, id, generation, regions, lending, notes, filling, serving, idle, holds }
     }
 
     /// The same, of memory that is being filled.
@@ -94,7 +98,12 @@ impl Export {
         self.word.is(self.id.0)
     }
 
+    pub(crate) fn lending(&self) -> &Lending {
+        &self.lending
+    }
+
     pub(crate) fn fence(&self) {
+        self.lending.fence();
         self.word.fence();
         if let Some(filling) = &self.filling {
             filling.wake();

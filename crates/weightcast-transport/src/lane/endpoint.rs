@@ -3,6 +3,9 @@
 use super::task::{LaneTask, WriteTask};
 use super::way::Way;
 use crate::base::error::TransportError;
+use crate::base::id::ExportId;
+use crate::base::patience::Patience;
+use crate::memory::digest::Digest;
 use crate::piece::pieces::Piece;
 use crate::wire::description::ExportDescription;
 
@@ -12,6 +15,11 @@ pub(crate) trait Endpoint: Send + Sync {
 
     /// Why bytes come this way.
     fn why(&self) -> &'static str;
+
+    /// Whether it carries whatever memory a process can give by an address.
+    fn takes_any_memory(&self) -> bool {
+        true
+    }
 
     /// Whether pieces are under way while others arrive, so that a worker of its own is worth it.
     fn asks_ahead(&self) -> bool {
@@ -24,8 +32,28 @@ pub(crate) trait Endpoint: Send + Sync {
         Ok(())
     }
 
-    /// Whether it brings all bytes of an export, whose description was checked.
-    fn carries(&self, description: &ExportDescription) -> bool;
+    /// Gets what the lane must have of an export beside its description, which was checked. Where that
+    /// fails, the lane does not carry the export.
+    ///
+    /// # Errors
+    /// That the source is gone, or no longer serves the export; whatever ends the patience.
+    fn prepare(
+        &self,
+        _export: ExportId,
+        _generation: u64,
+        _: &ExportDescription,
+        _: &Patience<'_>,
+    ) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    /// Whether it brings all bytes of an export that it was prepared for.
+    fn carries(&self, export: ExportId, description: &ExportDescription) -> bool;
+
+    /// Why it does not carry an export, where users would wonder.
+    fn why_not(&self, _: ExportId, _: &ExportDescription) -> Option<String> {
+        None
+    }
 
     /// # Errors
     /// [`TransportError::SourceGone`] unless the other end lives and is the process of before. A lane
@@ -68,6 +96,12 @@ pub(crate) trait Lane<'a> {
     /// [`TransportError::Fenced`], [`TransportError::Refused`], [`TransportError::SourceGone`], whatever ends the patience or,
     /// which is no fault of the source, [`TransportError::UnwritableTarget`].
     fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError>;
+
+    /// Adds the digests of the piece that came last to those of their slots. False if the lane made none on
+    /// the way: whoever wants them looks at the bytes.
+    fn digested(&mut self, _: &mut [Digest]) -> bool {
+        false
+    }
 
     /// Nothing is left to read: what can be used again goes back.
     fn close(self: Box<Self>) {}

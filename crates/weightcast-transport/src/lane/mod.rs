@@ -14,8 +14,10 @@ use way::Way;
 
 pub(crate) mod direct;
 mod endpoint;
+mod final_units;
 pub(crate) mod kind;
 mod reference;
+mod shared;
 mod task;
 mod tcp;
 pub(crate) mod way;
@@ -24,7 +26,8 @@ pub(crate) use endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
 pub(crate) use task::{LaneTask, WriteTask};
 
 /// All lanes, the preferred first. The last one carries everything, so no peer is without it.
-const LANES: [&dyn LaneKind; 3] = [&direct::DirectKind, &reference::ReferenceKind, &tcp::TcpKind];
+const LANES: [&dyn LaneKind; 4] =
+    [&shared::SharedKind, &direct::DirectKind, &reference::ReferenceKind, &tcp::TcpKind];
 
 /// What a source tells the reader at the other end of a connection of an export, lane by lane.
 pub(crate) fn offers(export: &Export, reader: &Socket) -> Vec<LaneDescriptor> {

@@ -21,6 +21,8 @@ pub(crate) struct LaneTask<'a> {
     pub(crate) description: &'a ExportDescription,
     pub(crate) pieces: &'a Pieces,
     pub(crate) targets: &'a [Region],
+    /// Whether digests are wanted.
+    pub(crate) digests: bool,
     /// Lanes that were opened for the job: they read until nothing is left, or all fails.
     pub(crate) lanes: &'a AtomicUsize,
     pub(crate) patience: Patience<'a>,

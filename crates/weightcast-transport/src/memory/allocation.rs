@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::null_mut;
 
-const HUGE_PAGE: usize = 2 << 20;
-const PAGE: usize = 4 << 10;
+pub(super) const HUGE_PAGE: usize = 2 << 20;
+pub(super) const PAGE: usize = 4 << 10;
 
 /// An anonymous private mapping, aligned to huge pages where it is as large as one.
 pub(crate) struct Allocation {
@@ -37,9 +37,7 @@ impl Allocation {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        let aligned = mapping.cast::<u8>();
-        let aligned = aligned.wrapping_add(aligned.align_offset(align));
-        let allocation = Self { mapping, mapped, aligned };
+        let allocation = Self { mapping, mapped, aligned: aligned(mapping.cast(), align) };
         for advice in [Advice::LinuxHugepage, Advice::LinuxDontDump] {
             // SAFETY: our own mapping; both advices keep its content.
             let _best_effort = unsafe { madvise(mapping, mapped, advice) };
@@ -57,6 +55,11 @@ impl Drop for Allocation {
         // SAFETY: the mapping of `new`, unmapped once; regions hold an Arc of this value.
         let _ = unsafe { munmap(self.mapping, self.mapped) };
     }
+}
+
+/// The first address from there on that is aligned so.
+pub(super) fn aligned(address: *mut u8, align: usize) -> *mut u8 {
+    address.wrapping_add(address.align_offset(align))
 }
 
 /// Backs the whole pages of a writable range with memory. Content stays; errors do not matter.

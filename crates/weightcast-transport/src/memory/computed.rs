@@ -43,6 +43,10 @@ impl RegionMemory for ComputedMemory {
         unreachable!("a computed region is read-only");
     }
 
+    unsafe fn copy_digested(&self, _: *const u8, _: usize, _: usize, _: u64) -> Digest {
+        unreachable!("a computed region is read-only");
+    }
+
     /// Chunk by chunk, each while it is in the cache.
     unsafe fn digest(&self, offset: usize, len: usize, position: u64) -> Digest {
         let (mut sum, mut chunk) = (Digest::ZERO, Chunk::new());

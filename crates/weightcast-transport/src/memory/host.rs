@@ -2,8 +2,7 @@
 
 use crate::memory::digest::{Digest, digest_raw};
 use crate::memory::kind::{MemoryKind, RegionMemory};
-use crate::memory::stream_copy::stream_copy;
-use crate::memory::{allocation, racy};
+use crate::memory::{allocation, fused, racy};
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -58,7 +57,18 @@ impl RegionMemory for HostMemory {
 
     unsafe fn copy_past_cache(&self, from: *const u8, offset: usize, len: usize) {
         // SAFETY: as above; the ranges do not overlap.
-        unsafe { stream_copy(from, self.at(offset), len) };
+        unsafe { fused::copy(from, self.at(offset), len) };
+    }
+
+    unsafe fn copy_digested(
+        &self,
+        from: *const u8,
+        offset: usize,
+        len: usize,
+        position: u64,
+    ) -> Digest {
+        // SAFETY: as above.
+        unsafe { fused::copy_digested(position, from, self.at(offset), len) }
     }
 
     unsafe fn digest(&self, offset: usize, len: usize, position: u64) -> Digest {

@@ -48,6 +48,15 @@ pub(super) trait RegionMemory: Send + Sync {
     /// The same past the cache, of bytes that do not overlap with the range.
     unsafe fn copy_past_cache(&self, from: *const u8, offset: usize, len: usize);
 
+    /// The same, and the digest of the bytes, which lie `position` bytes into their logical tensor.
+    unsafe fn copy_digested(
+        &self,
+        from: *const u8,
+        offset: usize,
+        len: usize,
+        position: u64,
+    ) -> Digest;
+
     /// The digest of a range that lies `position` bytes into its logical tensor.
     unsafe fn digest(&self, offset: usize, len: usize, position: u64) -> Digest;
 

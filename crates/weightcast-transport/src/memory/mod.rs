@@ -3,10 +3,13 @@
 mod allocation;
 pub(crate) mod computed;
 pub(crate) mod digest;
+mod fused;
 mod host;
 pub(crate) mod kind;
 pub mod quantise;
 mod racy;
 pub(crate) mod region;
+pub(crate) mod shared;
+pub(crate) mod shared_view;
 mod stream_copy;
 pub(crate) mod sys;

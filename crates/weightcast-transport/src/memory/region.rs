@@ -6,6 +6,8 @@ use crate::memory::computed::{Chunk, Compute, ComputedMemory};
 use crate::memory::digest::Digest;
 use crate::memory::host::HostMemory;
 use crate::memory::kind::{MemoryKind, RegionMemory};
+use crate::memory::shared::SharedAllocation;
+use crate::memory::sys::Ranges;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -83,6 +85,18 @@ impl Region {
         Ok(unsafe { Self::from_raw(address, len, true, Arc::new(allocation)) })
     }
 
+    /// The same, of memory that other processes of this user can map: a sealed memfd, which readers of this
+    /// host are lent. A forked child shares it too.
+    ///
+    /// # Errors
+    /// What the system said: there is no memory, or no descriptor.
+    pub fn allocate_shared(len: usize) -> io::Result<Self> {
+        let allocation = SharedAllocation::new(len)?.listed();
+        let address = allocation.address();
+        // SAFETY: the allocation is `len` bytes or more, writable, and unmapped when it is dropped.
+        Ok(unsafe { Self::from_raw(address, len, true, allocation) })
+    }
+
     /// A fresh region with the given content.
     pub fn from_bytes(bytes: &[u8]) -> io::Result<Self> {
         let region = Self::allocate(bytes.len())?;
@@ -145,6 +159,16 @@ impl Region {
         }
     }
 
+    /// The first address of a writable region that this process may not write after all, which must then not be
+    /// touched. All others are backed with pages on the way.
+    pub(crate) fn unwritable(&self) -> Option<u64> {
+        let address = self.memory.address().filter(|_| self.writable && self.len > 0)?;
+        let mut range = Ranges::default();
+        range.push(address.as_ptr().expose_provenance() as u64, self.len);
+        // SAFETY: the region is a target, so nobody else writes to it before the call returns.
+        unsafe { range.populate_or_unwritable() }
+    }
+
     /// Copies bytes out.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<(), RegionError> {
         self.check(offset, bytes.len())?;
@@ -178,14 +202,42 @@ impl Region {
         if source.memory.address().is_none() {
             return self.copy_chunks(offset, source, from, len);
         }
-        let (start, to) = (source.range(from, len)?, self.range(offset, len)?);
-        if start.addr().abs_diff(to.addr()) < len {
-            return Err(RegionError::Overlap);
-        }
+        let start = self.apart(offset, source, from, len)?;
         // SAFETY: both ranges lie in their regions, whose owners keep them readable and writable;
         // they do not overlap.
         unsafe { self.memory.copy_past_cache(start, offset, len) };
         Ok(())
+    }
+
+    /// The same of a region with an address, and the digest of the bytes, which lie `position` bytes into
+    /// their logical tensor: both in one pass.
+    pub(crate) fn copy_digested(
+        &self,
+        offset: usize,
+        source: &Self,
+        from: usize,
+        len: usize,
+        position: u64,
+    ) -> Result<Digest, RegionError> {
+        self.check_writable(offset, len)?;
+        let start = self.apart(offset, source, from, len)?;
+        // SAFETY: as above.
+        Ok(unsafe { self.memory.copy_digested(start, offset, len, position) })
+    }
+
+    /// Where a range of another region begins that does not overlap with one of this region.
+    fn apart(
+        &self,
+        offset: usize,
+        source: &Self,
+        from: usize,
+        len: usize,
+    ) -> Result<*const u8, RegionError> {
+        let (start, to) = (source.range(from, len)?, self.range(offset, len)?);
+        if start.addr().abs_diff(to.addr()) < len {
+            return Err(RegionError::Overlap);
+        }
+        Ok(start)
     }
 
     /// The same through the cache, front to back: what the reference lane does.

@@ -108,6 +108,25 @@ impl Ranges {
         pages.into_iter().find(|address| !unsafe { is_writable(*address) })
     }
 
+    /// Backs the pages of the ranges left with memory, for writing. Where the kernel does not: the first address that
+    /// this process cannot write, if there is one. Content stays.
+    ///
+    /// # Safety
+    /// As [`Ranges::unwritable`].
+    pub(crate) unsafe fn populate_or_unwritable(&self) -> Option<u64> {
+        let is_backed = self.left().iter().all(|range| {
+            let first = range.iov_base as u64 / PAGE * PAGE;
+            let len = (range.iov_base as u64 + range.iov_len as u64).next_multiple_of(PAGE) - first;
+            let first = std::ptr::with_exposed_provenance_mut(first as usize);
+            // SAFETY: pages are faulted in, and no content changes; the kernel checks the range.
+            let populated =
+                unsafe { libc::madvise(first, len as usize, libc::MADV_POPULATE_WRITE) };
+            populated == 0
+        });
+        // SAFETY: the caller's promise.
+        if is_backed { None } else { unsafe { self.unwritable() } }
+    }
+
     fn left(&self) -> &[iovec] {
         let left = &self.ranges[self.first..];
         &left[..left.len().min(crate::base::limits::MAX_RANGES)]

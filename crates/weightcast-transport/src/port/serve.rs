@@ -4,6 +4,7 @@ use crate::base::error::RequestRefusal;
 use crate::base::holds::HoldPoint;
 use crate::base::id::ExportId;
 use crate::base::limits::{HANDSHAKE_DEADLINE, MAX_NOTE_WAIT, SEND_BYTES};
+use crate::export::lending::Lending;
 use crate::export::served::Export;
 use crate::export::table::ExportTable;
 use crate::lane;
@@ -18,14 +19,16 @@ use crate::port::request_reader::RequestReader;
 use crate::port::seats::ConnectionSeat;
 use crate::port::slices::{self, DigestTurns};
 use crate::port::write_side::WriteSide;
+use crate::wire::credentials::send_files;
 use crate::wire::description::{ExportDescription, RegionDescription, put_description};
 use crate::wire::handshake::{PROOF_BYTES, SourceSide, full};
 use crate::wire::local_name::LocalName;
 use crate::wire::mac::{Channel, MacKey, Nonces, WordKey};
 use crate::wire::socket::Socket;
 use crate::wire::word_frame::decode_word;
-use crate::wire::{self, FrameKind, Header, Malformed, WireCodec};
+use crate::wire::{self, FrameKind, HEADER_BYTES, Header, Malformed, WireCodec};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -149,6 +152,7 @@ impl<'a> Connection<'a> {
         let answered = match request {
             Request::Identify => self.identify(),
             Request::Describe(id, generation) => self.describe(id, generation),
+            Request::Lend(id, generation) => return self.lend(id, generation),
             Request::Note(id, generation) => match self.open(id, generation, |_| Ok(())) {
                 Ok((export, ())) => {
                     let note = export.notes.note();
@@ -219,6 +223,36 @@ impl<'a> Connection<'a> {
         put_description(out, &description);
         wire::finish(out, start);
         Ok(())
+    }
+
+    /// Hands files of shared memory to a process of this host and user; to anybody else, or of other memory, none.
+    ///
+    /// # Errors
+    /// If the connection broke, or the kernel passes no files.
+    fn lend(&mut self, id: ExportId, generation: u64) -> io::Result<()> {
+        let export = match self.open(id, generation, |_| Ok(())) {
+            Ok((export, ())) => export,
+            Err(refusal) => {
+                self.refuse(refusal);
+                return Ok(());
+            }
+        };
+        let lent = match export.lending() {
+            Lending::Whole(lent) if self.socket.is_local() => Some(lent),
+            _ => None,
+        };
+        // Files go with the first byte that follows.
+        self.output.flush(self.seat)?;
+        let mut answer = Vec::new();
+        let start = wire::begin(&mut answer, FrameKind::Lent);
+        wire::put_lent(&mut answer, lent.map_or(&[], |lent| lent.places()));
+        wire::finish(&mut answer, start);
+        let files = lent.map_or_else(Vec::new, |lent| lent.files());
+        let header = &answer[..HEADER_BYTES];
+        let sent = send_files(self.socket.as_fd(), header, &files)
+            // The kernel passes no more files, and nothing has gone: whoever asked reads in another way.
+            .or_else(|_| send_files(self.socket.as_fd(), header, &[]))?;
+        self.output.send(self.seat, &answer[sent..])
     }
 
     /// Finds an export and checks a request against it. A fenced one is of no generation.
@@ -399,6 +433,7 @@ fn invalid(malformed: Malformed) -> io::Error {
 enum Request {
     Identify,
     Describe(ExportId, u64),
+    Lend(ExportId, u64),
     Note(ExportId, u64),
     EarlyNote(ExportId, u64, Duration),
     Read(wire::Ask<Extent>),
@@ -411,6 +446,7 @@ impl Request {
         match kind {
             FrameKind::Identify if body.is_empty() => Ok(Self::Identify),
             FrameKind::Describe => wire::decode_named(body).map(|(id, g)| Self::Describe(id, g)),
+            FrameKind::Lend => wire::decode_named(body).map(|(id, g)| Self::Lend(id, g)),
             FrameKind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
             FrameKind::EarlyNote => wire::decode_early(body)
                 .map(|(id, g, wait)| Self::EarlyNote(id, g, Duration::from_millis(wait))),

@@ -1,7 +1,7 @@
 //! What the frames carry.
 
 use crate::base::id::ExportId;
-use crate::base::limits::MAX_EXTENTS;
+use crate::base::limits::{MAX_EXTENTS, MAX_REGIONS};
 use crate::memory::digest::Digest;
 use crate::piece::extent::{Extent, PlacedExtent};
 use crate::wire::frames::{Decoded, Malformed, put};
@@ -9,6 +9,14 @@ use crate::wire::local_name::LocalName;
 
 pub(super) const EXTENT_BYTES: usize = 40;
 pub(super) const PLACED_BYTES: usize = EXTENT_BYTES + 16;
+
+/// Where a region begins in memory that is lent: a file, the first of which is number 1, and a place in it. Zeros for a
+/// region without bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LentPlace {
+    pub(crate) file: u16,
+    pub(crate) offset: u64,
+}
 
 /// A request about extents of one export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +139,24 @@ pub(crate) fn decode_noted(body: &[u8]) -> Decoded<Option<Vec<u8>>> {
         _ => Err(Malformed("note")),
     }
 }
+
+/// Of each region of an export that is lent: where it lies. The number of its file takes the upper 16 bits.
+pub(crate) fn put_lent(out: &mut Vec<u8>, places: &[LentPlace]) {
+    for place in places {
+        put(out, &[u64::from(place.file) << LENT_OFFSET_BITS | place.offset]);
+    }
+}
+
+pub(crate) fn decode_lent(body: &[u8]) -> Decoded<Vec<LentPlace>> {
+    Fields(body).records(8, MAX_REGIONS, |fields| {
+        let number = fields.u64()?;
+        let file = (number >> LENT_OFFSET_BITS) as u16;
+        Ok(LentPlace { file, offset: number & ((1 << LENT_OFFSET_BITS) - 1) })
+    })
+}
+
+/// More than an address space has.
+const LENT_OFFSET_BITS: u32 = 48;
 
 pub(crate) fn decode_identity(body: &[u8]) -> Decoded<Option<LocalName>> {
     match body {

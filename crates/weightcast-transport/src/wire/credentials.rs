@@ -1,8 +1,10 @@
 //! Who is at the other end of a Unix socket: the kernel's word, never the peer's.
 
+use crate::base::limits::MAX_LENT_FILES;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A process and its user, as this process's namespaces see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +36,19 @@ pub(crate) fn of_peer(socket: BorrowedFd<'_>) -> io::Result<Credentials> {
 
 /// Room for one set of credentials and nothing else: descriptors that a peer sends along do not
 /// fit, so the kernel closes them.
-#[repr(C, align(8))]
-struct CredentialsRoom([u8; ROOM]);
+const ROOM: usize = space_of(size_of::<libc::ucred>());
 
-// SAFETY: the macro only computes.
-const ROOM: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize;
+/// Room for the credentials, and for the files of an export with the page of its fence word.
+const FILES_ROOM: usize = ROOM + space_of((MAX_LENT_FILES + 1) * size_of::<RawFd>());
+
+const fn space_of(bytes: usize) -> usize {
+    // SAFETY: the macro only computes.
+    unsafe { libc::CMSG_SPACE(bytes as u32) as usize }
+}
+
+/// Control data, aligned as its headers are.
+#[repr(C, align(8))]
+struct ControlRoom<const N: usize>([u8; N]);
 
 /// Receives bytes of one sender, and the sender's credentials. The socket must pass credentials (`SO_PASSCRED`);
 /// the kernel never joins bytes of different senders.
@@ -46,48 +56,95 @@ pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
 ) -> io::Result<(usize, Option<Credentials>)> {
+    let (count, sender, _no_room) = receive_with(socket, bytes, &mut ControlRoom([0; ROOM]))?;
+    Ok((count, sender))
+}
+
+/// The same, with the files that came along. Fewer than were sent come where this process may open no more.
+pub(crate) fn receive_files(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+) -> io::Result<(usize, Option<Credentials>, Vec<OwnedFd>)> {
+    receive_with(socket, bytes, &mut ControlRoom([0; FILES_ROOM]))
+}
+
+fn receive_with<const N: usize>(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    room: &mut ControlRoom<N>,
+) -> io::Result<(usize, Option<Credentials>, Vec<OwnedFd>)> {
     let mut range = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut room = CredentialsRoom([0; ROOM]);
     // SAFETY: a msghdr of zeros is valid: no name, no ranges, no control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut range;
     message.msg_iovlen = 1;
     message.msg_control = room.0.as_mut_ptr().cast();
-    message.msg_controllen = ROOM as _;
+    message.msg_controllen = N as _;
     // SAFETY: the message names a range and a room that are ours through the call.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the kernel has filled the message in; the room still lives.
-    Ok((count, unsafe { sender(&message) }))
+    // SAFETY: the kernel has filled the message in; the room still lives, and is taken from once.
+    let (sender, files) = unsafe { control(&message) };
+    Ok((count, sender, files))
 }
 
 /// # Safety
-/// The message is one that `recvmsg` has filled in, and its control data lives.
-unsafe fn sender(message: &libc::msghdr) -> Option<Credentials> {
-    // SAFETY: the caller's promise; the result is null or points into the control data.
-    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    if header.is_null() {
-        return None;
+/// The message is one that `recvmsg` has filled in, its control data lives, and nobody else takes its descriptors.
+unsafe fn control(message: &libc::msghdr) -> (Option<Credentials>, Vec<OwnedFd>) {
+    let (mut sender, mut files) = (None, Vec::new());
+    // SAFETY: the caller's promise; the result is null or points into the control data, here and below.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: not null, so a whole header lies there, and as many bytes as it says, which may lie unaligned.
+        unsafe {
+            let (kind, bytes) = ((*header).cmsg_type, payload(header));
+            match kind {
+                libc::SCM_CREDENTIALS if (*header).cmsg_level == libc::SOL_SOCKET => {
+                    let whole = bytes >= size_of::<libc::ucred>();
+                    let who = || libc::CMSG_DATA(header).cast::<libc::ucred>().read_unaligned();
+                    sender = whole.then(who).map(|who| Credentials { pid: who.pid, uid: who.uid });
+                }
+                libc::SCM_RIGHTS if (*header).cmsg_level == libc::SOL_SOCKET => {
+                    let first = libc::CMSG_DATA(header).cast::<RawFd>();
+                    let own = |at| OwnedFd::from_raw_fd(first.add(at).read_unaligned());
+                    files.extend((0..bytes / size_of::<RawFd>()).map(own));
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
     }
-    let (level, kind, len) =
-        // SAFETY: not null, so a whole header lies there.
-        unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
-    // SAFETY: the macro only computes.
-    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::ucred>() as u32) } as _;
-    if (level, kind) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) || len < whole {
-        return None;
+    (sender, files)
+}
+
+/// Bytes behind a header.
+///
+/// # Safety
+/// A header lies there.
+unsafe fn payload(header: *const libc::cmsghdr) -> usize {
+    // SAFETY: the caller's promise; the macro only computes.
+    unsafe { (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize) }
+}
+
+/// Sends bytes, the first of them with files. Fewer may go than were given; the files go with any.
+pub(crate) fn send_files(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); FILES_ROOM];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    let who: libc::ucred =
-        // SAFETY: as many bytes as a ucred has follow the header; they may lie unaligned.
-        unsafe { libc::CMSG_DATA(header).cast::<libc::ucred>().read_unaligned() };
-    Some(Credentials { pid: who.pid, uid: who.uid })
+    Ok(sendmsg(socket, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -110,13 +167,36 @@ mod tests {
     }
 
     fn send_with(socket: &UnixStream, bytes: &[u8], passed: OwnedFd) {
-        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-        let fds = [passed.as_fd()];
-        let mut space = [std::mem::MaybeUninit::uninit(); 64];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-        let range = [io::IoSlice::new(bytes)];
-        sendmsg(socket, &range, &mut control, SendFlags::empty()).unwrap();
+        send_files(socket.as_fd(), bytes, &[passed.as_fd()]).unwrap();
+    }
+
+    #[test]
+    fn files_come_with_the_bytes_and_the_name_of_their_sender() {
+        let (there, here) = UnixStream::pair().unwrap();
+        let me =
+            Credentials { pid: std::process::id() as i32, uid: rustix::process::getuid().as_raw() };
+        for passes in [false, true] {
+            rustix::net::sockopt::set_socket_passcred(&here, passes).unwrap();
+            for count in [0, 1, 2, MAX_LENT_FILES + 1] {
+                let pairs: Vec<_> = (0..count).map(|_| UnixStream::pair().unwrap()).collect();
+                let (own, passed): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+                let fds: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+                assert_eq!(send_files(there.as_fd(), b"abc", &fds).unwrap(), 3);
+                drop(passed);
+                let mut bytes = [0; 8];
+                let (read, sender, came) = receive_files(here.as_fd(), &mut bytes).unwrap();
+                assert_eq!((read, sender, came.len()), (3, passes.then_some(me), count));
+                assert!(!own.iter().any(|end| crate::wire::poll::is_hung_up(end.as_fd())));
+                let flags = came.iter().map(|file| rustix::io::fcntl_getfd(file).unwrap());
+                assert!(flags.into_iter().all(|flags| flags == rustix::io::FdFlags::CLOEXEC));
+                for (number, end) in came.into_iter().enumerate() {
+                    drop(end);
+                    assert!(crate::wire::poll::is_hung_up(own[number].as_fd()), "in their order");
+                }
+            }
+        }
+        let many: Vec<_> = (0..MAX_LENT_FILES + 32).map(|_| here.as_fd()).collect();
+        assert!(send_files(there.as_fd(), b"abc", &many).is_err());
     }
 
     /// What a peer sends along in place of credentials, where it may, is no word of the kernel.
@@ -127,13 +207,8 @@ mod tests {
         // As many descriptors as take the room of credentials.
         for count in 1..=4 {
             let far: Vec<_> = (0..count).map(|_| UnixStream::pair().unwrap().0).collect();
-            use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
             let fds: Vec<_> = far.iter().map(AsFd::as_fd).collect();
-            let mut space = [std::mem::MaybeUninit::uninit(); 64];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-            let range = [io::IoSlice::new(b"abc")];
-            sendmsg(&there, &range, &mut control, SendFlags::empty()).unwrap();
+            send_files(there.as_fd(), b"abc", &fds).unwrap();
             assert_eq!(receive(here.as_fd(), &mut bytes).unwrap(), (3, None), "{count}");
         }
     }

@@ -48,6 +48,11 @@ pub(crate) struct LaneDescriptor {
 }
 
 impl ExportDescription {
+    /// Whether some of its bytes are made when they are read.
+    pub(crate) fn is_made(&self) -> bool {
+        self.regions.iter().any(|region| region.kind == Some(MemoryKind::Computed))
+    }
+
     /// What the source says for a lane; `None` if it does not offer that lane.
     pub(crate) fn descriptor(&self, lane: u64) -> Option<&[u8]> {
         let found = self.descriptors.iter().find(|descriptor| descriptor.lane == lane);

@@ -49,6 +49,8 @@ pub(crate) enum FrameKind {
     EarlyNote = 8,
     /// Request: hear this word of a holder of the token.
     Word = 9,
+    /// Request, over the Unix socket: lend me the memory of this export, to be mapped.
+    Lend = 10,
     /// Answer to `Identify`.
     Identity = 129,
     /// Answer to `Describe`.
@@ -69,14 +71,28 @@ pub(crate) enum FrameKind {
     Written = 137,
     /// Answer to `Word`: whoever listens here has the word.
     Heard = 138,
+    /// Answer to `Lend`, whose first byte brings descriptors along: where in which file each region lies.
+    Lent = 139,
 }
 
 impl FrameKind {
     fn from_code(code: u8) -> Option<Self> {
         use FrameKind::*;
-        let requests = [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word];
-        let answers =
-            [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written, Heard];
+        let requests =
+            [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word, Lend];
+        let answers = [
+            Identity,
+            Description,
+            Data,
+            Digests,
+            End,
+            Refused,
+            Noted,
+            Progress,
+            Written,
+            Heard,
+            Lent,
+        ];
         requests.into_iter().chain(answers).find(|kind| *kind as u8 == code)
     }
 

@@ -17,7 +17,7 @@ use crate::base::error::TransportError;
 use crate::base::id::ExportId;
 use crate::base::limits::HANDSHAKE_DEADLINE;
 use crate::base::patience::Patience;
-use crate::wire::bodies::decode_identity;
+use crate::wire::bodies::{LentPlace, decode_identity, decode_lent};
 use crate::wire::description::{ExportDescription, decode_description};
 use crate::wire::frames::{self, FrameKind};
 use crate::wire::local_name::LocalName;
@@ -102,17 +102,40 @@ impl LocalSource {
         generation: u64,
         patience: &Patience<'_>,
     ) -> Result<ExportDescription, TransportError> {
-        let socket = local::connect(self.name, patience)?.map_err(|error| self.gone(error))?;
-        let who = credentials::of_peer(socket.as_fd()).map_err(|error| self.gone(error))?;
-        if who.pid != self.pid {
-            return Err(self.gone("another process listens in its place"));
-        }
-        let mut stream = self.converse(socket, patience)?;
+        let mut stream = self.connect(patience)?;
         let request = frames::named(FrameKind::Describe, export, generation);
         let body = stream.ask(&request, FrameKind::Description, patience)?;
         let description = stream.decoded(decode_description(&body))?;
         self.verify()?;
         Ok(description)
+    }
+
+    /// Asks for the memory of an export, to be mapped: where in which file each region lies, and the files.
+    ///
+    /// # Errors
+    /// As of [`LocalSource::describe`].
+    pub(crate) fn borrow(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<(Vec<LentPlace>, Vec<OwnedFd>), TransportError> {
+        let mut stream = self.connect(patience)?;
+        let request = frames::named(FrameKind::Lend, export, generation);
+        let (body, files) = stream.ask_for_files(&request, FrameKind::Lent, patience)?;
+        let places = stream.decoded(decode_lent(&body))?;
+        self.verify()?;
+        Ok((places, files))
+    }
+
+    /// A connection to the process, and to no other.
+    fn connect(&self, patience: &Patience<'_>) -> Result<DataStream, TransportError> {
+        let socket = local::connect(self.name, patience)?.map_err(|error| self.gone(error))?;
+        let who = credentials::of_peer(socket.as_fd()).map_err(|error| self.gone(error))?;
+        if who.pid != self.pid {
+            return Err(self.gone("another process listens in its place"));
+        }
+        self.converse(socket, patience)
     }
 
     /// Shakes hands over a connection on which only the process may speak.

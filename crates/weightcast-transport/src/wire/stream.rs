@@ -4,7 +4,7 @@ use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::limits::{FULL_PATIENCE, HANDSHAKE_DEADLINE, STREAM_REST, TICK};
 use crate::base::patience::Patience;
 use crate::memory::sys::{self, Ranges};
-use crate::wire::credentials;
+use crate::wire::credentials::{self, Credentials};
 use crate::wire::dial::dial;
 use crate::wire::frames::{FrameKind, HEADER_BYTES, Header, Malformed};
 use crate::wire::handshake::{Failed, HELLO_BYTES, ReaderSide, VERDICT_BYTES};
@@ -13,7 +13,7 @@ use crate::wire::socket::Socket;
 use crate::wire::write_frame::WriteClaim;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -187,10 +187,17 @@ impl DataStream {
 
     /// Bytes from the process that may speak here.
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        let Channel::Local { pid, .. } = self.channel else { return (&self.socket).read(bytes) };
+        let Channel::Local { .. } = self.channel else { return (&self.socket).read(bytes) };
         match credentials::receive(self.socket.as_fd(), bytes)? {
             (0, _) => Ok(0),
-            (count, Some(sender)) if sender.pid == pid => Ok(count),
+            (count, sender) => self.speaks(sender).map(|()| count),
+        }
+    }
+
+    /// Whether bytes of this sender may come over the connection.
+    fn speaks(&self, sender: Option<Credentials>) -> io::Result<()> {
+        match (self.channel, sender) {
+            (Channel::Local { pid, .. }, Some(sender)) if sender.pid == pid => Ok(()),
             _ => Err(io::Error::new(ErrorKind::PermissionDenied, "another process has answered")),
         }
     }
@@ -294,6 +301,34 @@ impl DataStream {
         let mut body = vec![0; header.body];
         self.receive(&mut body, patience)?;
         Ok(body)
+    }
+
+    /// The same over a local connection, of an answer whose first bytes may bring files along.
+    pub(crate) fn ask_for_files(
+        &mut self,
+        request: &[u8],
+        kind: FrameKind,
+        patience: &Patience<'_>,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), TransportError> {
+        self.send(request, patience)?;
+        let (mut header, mut filled, mut files) = ([0; HEADER_BYTES], 0, Vec::new());
+        while filled < HEADER_BYTES {
+            patience.check("waiting for an answer")?;
+            match credentials::receive_files(self.socket.as_fd(), &mut header[filled..]) {
+                Ok((0, ..)) => return Err(self.gone("connection closed")),
+                Ok((count, sender, came)) => {
+                    self.speaks(sender).map_err(|error| self.gone(error))?;
+                    filled += count;
+                    files.extend(came);
+                }
+                Err(error) => self.tolerate(error)?,
+            }
+        }
+        let header = self.decoded(Header::decode(&header))?;
+        self.expect(header, kind)?;
+        let mut body = vec![0; header.body];
+        self.receive(&mut body, patience)?;
+        Ok((body, files))
     }
 
     /// Checks the kind of an answer; a refusal becomes its error.

@@ -94,7 +94,7 @@ fn a_fence_during_reads_never_lets_a_torn_one_end_well<W: Way>() {
     let len = 4 << 20;
     let (mut ended_well, mut ended_fenced) = (0, 0);
     for round in 0..40_u64 {
-        let source = Region::from_bytes(&vec![1; len]).unwrap();
+        let source = W::holding(&vec![1; len]);
         let export = way.exports().expose(1, vec![source.clone()]);
         let to = [Region::allocate(len).unwrap()];
         let options = TransferOptions::default();

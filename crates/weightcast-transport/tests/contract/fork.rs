@@ -2,7 +2,7 @@
 
 use crate::by_hand::loopback;
 use crate::ways::soon;
-use weightcast_transport::Way::{Direct, Tcp};
+use weightcast_transport::Way::{Direct, Shared, Tcp};
 use weightcast_transport::*;
 
 /// Ends a child that hangs. The parent only sees that it did.
@@ -11,9 +11,11 @@ const HANG_SECONDS: u32 = 30;
 #[test]
 fn a_forks_copies_are_dropped_without_harm() {
     let server = DataServer::bind(loopback(), Auth::default()).unwrap();
-    let export = server.exports().expose(1, vec![Region::from_bytes(b"abc").unwrap()]);
+    let memory = Region::allocate_shared(3).unwrap();
+    memory.write_at(0, b"abc").unwrap();
+    let export = server.exports().expose(1, vec![memory]);
     let exports = std::sync::Arc::clone(server.exports());
-    let peers = [Direct, Tcp].map(|way| {
+    let peers = [Direct, Tcp, Shared].map(|way| {
         let peer = Peer::connect_by(way, server.addr(), &Auth::default(), soon()).unwrap();
         assert_eq!(peer.note(export, 1, soon()).unwrap(), None);
         peer
@@ -50,9 +52,9 @@ fn a_forks_copies_are_dropped_without_harm() {
     }
     // Those that asked where the export lies are closed, which the server may notice later.
     let patience = soon();
-    while server.connections() > 2 && std::time::Instant::now() < patience {
+    while server.connections() > 3 && std::time::Instant::now() < patience {
         std::thread::yield_now();
     }
-    assert_eq!(server.connections(), 2, "no connection was lost and opened again");
+    assert_eq!(server.connections(), 3, "no connection was lost and opened again");
     Peer::connect_by(Tcp, server.addr(), &Auth::default(), soon()).expect("the port is open");
 }

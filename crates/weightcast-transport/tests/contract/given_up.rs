@@ -11,7 +11,7 @@ for_every_way!(nothing_is_taken_after_a_cancellation, whoever_gives_up_waiting_w
 fn nothing_is_taken_after_a_cancellation<W: Way>() {
     let way = W::new();
     let len = 8 * PIECE_BYTES;
-    let export = way.exports().expose(1, vec![Region::allocate(len).unwrap()]);
+    let export = way.exports().expose(1, vec![W::memory(len)]);
     let mut options =
         TransferOptions { threads: 1, deadline: Some(soon()), ..TransferOptions::default() };
     let cancel = Arc::clone(&options.cancel);
@@ -29,7 +29,7 @@ fn nothing_is_taken_after_a_cancellation<W: Way>() {
 /// The source is as it was: nobody need look for another.
 fn whoever_gives_up_waiting_was_not_fenced<W: Way>() {
     let way = W::new();
-    let memory = vec![Region::allocate(PIECE_BYTES).unwrap()];
+    let memory = vec![W::memory(PIECE_BYTES)];
     let (filling, export) = (Arc::new(Filling::new(&memory)), ExportId::random());
     way.exports().expose_filling(export, 1, memory, filling);
     let mut options =

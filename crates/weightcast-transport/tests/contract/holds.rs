@@ -49,7 +49,7 @@ fn whole(len: usize) -> Vec<StridedCopy> {
 /// Memory of ones that is served, and what its owner does to it next: fence, and write twos.
 fn written<W: Way>(way: &W) -> (ExportId, usize, impl FnOnce() + Send + 'static) {
     let len = PIECES * PIECE_BYTES;
-    let source = Region::from_bytes(&vec![1; len]).unwrap();
+    let source = W::holding(&vec![1; len]);
     let export = way.exports().expose(1, vec![source.clone()]);
     let exports = Arc::clone(way.exports());
     let write = move || {
@@ -93,7 +93,7 @@ fn an_exposure_of_the_next_generation_is_not_taken_for_the_last<W: Way>() {
     assert_eq!(ids.len(), 1_000, "an id for each generation");
     for point in [Asking, Taking, Judging] {
         let (old, new) = (ExportId::random().at(1), ExportId::random().at(2));
-        let memory = Region::from_bytes(&vec![1; len]).unwrap();
+        let memory = W::holding(&vec![1; len]);
         way.exports().expose_as(old, 1, vec![memory.clone()]);
         let exports = Arc::clone(way.exports());
         let next = move || {
@@ -148,6 +148,7 @@ fn nothing_is_told_before_its_verdict<W: Way>() {
     let options =
         TransferOptions { filling: Some(filling), gauge, ..hold_both(&way, export, holds) };
     read(&[way.job(export, whole(bytes.len()))], &[memory], &options).unwrap();
+    way.came(export);
     assert_eq!(*wrong.lock().unwrap(), []);
     assert_eq!(told(), [4 * UNIT; 2]);
 }
@@ -211,7 +212,7 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
         let bytes = noise((UNITS * UNIT) as usize, 2);
         let half = bytes.len() / 2;
         let sources = [way.expose(&[&bytes[..half]]), way.expose(&[&bytes[half..]])];
-        let relay = Region::allocate(bytes.len()).unwrap();
+        let relay = W::memory(bytes.len());
         let filling = Arc::new(Filling::new(std::slice::from_ref(&relay)));
         let export = ExportId::random();
         way.exports().expose_filling(export, 1, vec![relay.clone()], Arc::clone(&filling));
@@ -283,7 +284,7 @@ fn who_reads_from_a_relay_waits_for_every_row<W: Way>() {
 /// A relay is fenced while a reader waits for what it will never have.
 fn a_fence_ends_the_wait_for_a_relay<W: Way>() {
     let way = W::new();
-    let memory = vec![Region::allocate(4 * UNIT as usize).unwrap()];
+    let memory = vec![W::memory(4 * UNIT as usize)];
     let (filling, export) = (Arc::new(Filling::new(&memory)), ExportId::random());
     way.exports().expose_filling(export, 1, memory, filling);
     let exports = Arc::clone(way.exports());

@@ -1,9 +1,9 @@
 //! Owners, relays and readers under a seeded scheduler: one thread runs at a time, and at every point
 //! of a read a seed says which goes on. So a seed is one order of events, and can be played again.
 //!
-//! Direct reads and the reference: over TCP threads of the kernel's choice take and judge.
+//! Direct reads, shared memory and the reference: over TCP threads of the kernel's choice take and judge.
 
-use crate::ways::{Direct, Reference, Way, soon};
+use crate::ways::{Direct, Reference, Shared, Way, soon};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -148,8 +148,8 @@ impl Board {
 
 /// Serves one version after the other from the same memory, each fenced before the next is written,
 /// half by half.
-fn own(player: &Player, exports: &ExportTable, board: &Board) {
-    let memory = Region::allocate(LEN).unwrap();
+fn own<W: Way>(player: &Player, exports: &ExportTable, board: &Board) {
+    let memory = W::memory(LEN);
     let name = ExportId::random();
     for version in 1..=VERSIONS {
         let bytes = bytes_of(version);
@@ -180,7 +180,7 @@ struct Tally {
 /// Fills its memory again and again from who is on one board, and shows itself on the other while it
 /// does.
 fn relay<W: Way>(player: &Player, way: &W, from: &Board, to: &Board) -> Tally {
-    let memory = Region::allocate(LEN).unwrap();
+    let memory = W::memory(LEN);
     let mut tally = Tally::default();
     for _ in 0..3 * VERSIONS {
         let Some((source, version)) = from.get() else {
@@ -245,7 +245,7 @@ fn play<W: Way>(seed: u64) -> (Tally, Tally, Vec<usize>) {
     let boards = [Board::default(), Board::default(), Board::default()];
     let (first, second) = thread::scope(|scope| {
         let (way, schedule, boards) = (&way, &schedule, &boards);
-        scope.spawn(move || own(&Player::begin(schedule, 0), way.exports(), &boards[0]));
+        scope.spawn(move || own::<W>(&Player::begin(schedule, 0), way.exports(), &boards[0]));
         let first =
             scope.spawn(move || relay(&Player::begin(schedule, 1), way, &boards[0], &boards[1]));
         let second =
@@ -277,6 +277,11 @@ fn in_any_order_no_torn_bytes_end_well_by_reference() {
 #[test]
 fn in_any_order_no_torn_bytes_end_well_directly() {
     many::<Direct>();
+}
+
+#[test]
+fn in_any_order_no_torn_bytes_end_well_out_of_shared_memory() {
+    many::<Shared>();
 }
 
 #[test]

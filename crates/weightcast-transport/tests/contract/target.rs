@@ -6,7 +6,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use weightcast_transport::Way::{Direct, Tcp};
+use weightcast_transport::Way::{Direct, Shared, Tcp};
 use weightcast_transport::*;
 
 const PAGE: usize = 4096;
@@ -48,13 +48,15 @@ impl Drop for Mapping {
 fn unwritable_target_memory_is_named_and_fatal() {
     let server = DataServer::bind(loopback(), Auth::default()).unwrap();
     let bytes = noise(PAGES * PAGE, 7);
-    let export = server.exports().expose(1, vec![Region::from_bytes(&bytes).unwrap()]);
+    let memory = Region::allocate_shared(bytes.len()).unwrap();
+    memory.write_at(0, &bytes).unwrap();
+    let export = server.exports().expose(1, vec![memory]);
     let (len, offset) = (bytes.len() as u64 - 9, 9);
     let whole = vec![StridedCopy::contiguous(0, 0, 0, offset, len)];
     // Rows with gaps between them, one of them over the end of a page.
     let rows = StridedCopy { source_pitch: 1_500, target_pitch: 1_500, rows: 800, ..whole[0] };
     let rows = vec![StridedCopy { row_bytes: 1_000, ..rows }];
-    for way in [Direct, Tcp] {
+    for way in [Direct, Tcp, Shared] {
         let peer = Peer::connect_by(way, server.addr(), &Auth::default(), soon()).unwrap();
         let attempt = |to: &Region, copies: &[StridedCopy]| {
             let jobs = [SourceJob { peer: &peer, export, generation: 1, copies: copies.to_vec() }];

@@ -36,9 +36,26 @@ pub(crate) trait Way: Sync {
     fn exports(&self) -> &Arc<ExportTable>;
     fn peer(&self) -> &Peer;
 
+    /// Zeros that can be served by this way.
+    fn memory(len: usize) -> Region {
+        Region::allocate(len).unwrap()
+    }
+
+    /// Bytes that can be served by this way.
+    fn holding(bytes: &[u8]) -> Region {
+        let region = Self::memory(bytes.len());
+        region.write_at(0, bytes).unwrap();
+        region
+    }
+
     fn expose(&self, contents: &[&[u8]]) -> ExportId {
-        let regions = contents.iter().map(|bytes| Region::from_bytes(bytes).unwrap());
+        let regions = contents.iter().map(|bytes| Self::holding(bytes));
         self.exports().expose(1, regions.collect())
+    }
+
+    /// An export that was read came this way, and no other was taken in its place.
+    fn came(&self, export: ExportId) {
+        assert_eq!(self.peer().way_to(export, 1), self.peer().way());
     }
 
     fn job(&self, export: ExportId, copies: Vec<StridedCopy>) -> SourceJob<'_> {
@@ -99,12 +116,31 @@ served!(Reference);
 served!(Direct);
 served!(Tcp);
 
+/// As the others, of memory that is shared.
+pub(crate) struct Shared(Served);
+
+impl Way for Shared {
+    fn new() -> Self {
+        Self(Served::by(weightcast_transport::Way::Shared))
+    }
+    fn exports(&self) -> &Arc<ExportTable> {
+        self.0.server.exports()
+    }
+    fn peer(&self) -> &Peer {
+        &self.0.peer
+    }
+    fn memory(len: usize) -> Region {
+        Region::allocate_shared(len).unwrap()
+    }
+}
+
 /// One test per way for each of the named generic functions.
 macro_rules! for_every_way {
     ($($test:ident),* $(,)?) => {
         for_every_way!(@way reference, Reference, $($test),*);
         for_every_way!(@way direct, Direct, $($test),*);
         for_every_way!(@way tcp, Tcp, $($test),*);
+        for_every_way!(@way shared, Shared, $($test),*);
     };
     (@way $module:ident, $way:ident, $($test:ident),*) => {
         mod $module {

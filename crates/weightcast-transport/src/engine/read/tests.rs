@@ -42,13 +42,13 @@ fn a_second_worker_does_not_wait_for_a_place_where_the_first_has_one() {
     server.exports().hold(export, Holds::new(held));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let first = route.open(&stock, &targets, &options.holds, options.patience());
+            let first = route.open(&stock, &targets, &options, options.patience());
             let mut first = first.unwrap().expect("nobody has drawn a piece");
             first.submit(stock.pieces.draw().unwrap());
             assert!(first.poll().unwrap().is_some());
         });
         is_there.recv().unwrap();
-        let second = route.open(&stock, &targets, &options.holds, options.patience());
+        let second = route.open(&stock, &targets, &options, options.patience());
         drop(release);
         assert!(second.expect("the first reads it all").is_none());
     });
@@ -111,7 +111,7 @@ fn nobody_opens_a_lane_for_nothing() {
     let options = TransferOptions { threads: 1, ..TransferOptions::default() };
     let route = CheckedJob::read(0, &job, &job.copies, &targets, &options).unwrap();
     let stock = Stock::new(Pieces::cut(&[], PIECE_BYTES), 1);
-    let none = route.open(&stock, &targets, &options.holds, options.patience()).unwrap();
+    let none = route.open(&stock, &targets, &options, options.patience()).unwrap();
     assert!(none.is_none() && stock.lanes.load(Ordering::Acquire) == 0);
     drop(none);
     read(std::slice::from_ref(&job), &targets, &options).unwrap();
@@ -184,7 +184,7 @@ impl Endpoint for Dead {
         "it was looked at"
     }
 
-    fn carries(&self, _: &ExportDescription) -> bool {
+    fn carries(&self, _: ExportId, _: &ExportDescription) -> bool {
         true
     }
 

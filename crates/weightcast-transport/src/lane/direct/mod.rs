@@ -9,17 +9,17 @@
 //! are served memory too.
 
 use super::endpoint::{Endpoint, Lane, OpenLane};
+use super::final_units::FinalUnits;
 use super::kind::{LaneKind, Meeting};
 use super::task::LaneTask;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
+use crate::base::id::ExportId;
 use crate::base::limits::MAX_GAP_BYTES;
 use crate::export::served::Export;
 use crate::lane::way::Way;
 use crate::memory::sys::{self, Ranges};
-use crate::piece::filling::are_final;
 use crate::piece::pieces::Piece;
-use crate::piece::units::Units;
 use crate::wire::description::ExportDescription;
 use crate::wire::local_source::LocalSource;
 use crate::wire::socket::Socket;
@@ -83,7 +83,7 @@ impl Endpoint for Direct {
         fit.then_some(()).ok_or(TransportError::Protocol { addr: self.0.addr(), what })
     }
 
-    fn carries(&self, description: &ExportDescription) -> bool {
+    fn carries(&self, _: ExportId, description: &ExportDescription) -> bool {
         Addresses::of(description).is_some()
     }
 
@@ -110,8 +110,7 @@ struct DirectLane<'a> {
     remote: Ranges,
     /// Where gaps go.
     bin: Vec<u8>,
-    /// Which units of a source that is being filled are known to be final.
-    last_seen: Option<(Units, Vec<u8>)>,
+    finals: FinalUnits,
 }
 
 impl<'a> Lane<'a> for DirectLane<'a> {
@@ -127,7 +126,7 @@ impl<'a> Lane<'a> for DirectLane<'a> {
         let Some(piece) = self.asked.take() else { return Ok(None) };
         self.task.patience.check("reading")?;
         self.task.holds.at(HoldPoint::Asking);
-        self.wait(piece)?;
+        self.finals.wait(&self.task, piece)?;
         self.task.holds.at(HoldPoint::Taking);
         self.read(piece)?;
         Ok(Some(piece))
@@ -138,30 +137,8 @@ impl<'a> DirectLane<'a> {
     fn new(direct: &'a Direct, task: LaneTask<'a>, addresses: Addresses<'a>) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
         let bin = vec![0; MAX_GAP_BYTES as usize];
-        let lengths = task.description.regions.iter().map(|region| region.len);
-        let last_seen = task.description.filling.then(|| (Units::new(lengths), Vec::new()));
-        Self { direct, task, addresses, asked: None, local, remote, bin, last_seen }
-    }
-
-    /// Waits until a piece is final at a source that is still being filled.
-    ///
-    /// # Errors
-    /// [`TransportError::Fenced`], or whatever ends the patience.
-    fn wait(&mut self, piece: &Piece) -> Result<(), TransportError> {
-        let Some((units, bits)) = &mut self.last_seen else { return Ok(()) };
-        let LaneTask { port, export, generation, pieces, patience, .. } = self.task;
-        let mut is_final = true;
-        pieces.rows(piece, |copy, row, len| {
-            let touched = units.touched(copy.source_region, row.source, len as u64);
-            is_final &= are_final(bits, touched);
-        });
-        if is_final {
-            return Ok(());
-        }
-        let extents = pieces.spans(piece).iter().map(|span| span.extent(pieces.copies()));
-        let answer = port.wait_final(export, generation, extents, &patience);
-        *bits = answer.map_err(|error| error.while_reading(export))?;
-        Ok(())
+        let finals = FinalUnits::new(&task);
+        Self { direct, task, addresses, asked: None, local, remote, bin, finals }
     }
 
     /// Reads a piece of checked copies into the targets.
@@ -267,7 +244,6 @@ impl<'a> DirectLane<'a> {
 mod tests {
     use super::*;
     use crate::base::holds::Holds;
-    use crate::base::id::ExportId;
     use crate::base::patience::Patience;
     use crate::memory::region::Region;
     use crate::piece::copy::StridedCopy;
@@ -316,6 +292,7 @@ mod tests {
                 description: &description,
                 pieces: &pieces,
                 targets: &targets,
+                digests: true,
                 lanes: &lanes,
                 patience: Patience::default(),
                 holds: &Holds::default(),
@@ -431,16 +408,20 @@ mod tests {
             pieces: &pieces,
             targets: &[],
             lanes: &AtomicUsize::new(0),
+            digests: true,
             patience: Patience::default(),
             holds: &Holds::default(),
         };
         let addresses = Addresses::of(&description).unwrap();
         let mut lane = DirectLane::new(&reached.direct, task, addresses);
-        assert_eq!(lane.wait(pieces.draw().unwrap()), Ok(()));
+        assert_eq!(lane.finals.wait(&lane.task, pieces.draw().unwrap()), Ok(()));
         // Whoever asked now would be refused.
         reached.server.exports().fence(export);
-        assert_eq!(lane.wait(pieces.draw().unwrap()), Ok(()));
-        lane.last_seen.as_mut().unwrap().1.clear();
-        assert_eq!(lane.wait(pieces.draw().unwrap()), Err(TransportError::Fenced { export }));
+        assert_eq!(lane.finals.wait(&lane.task, pieces.draw().unwrap()), Ok(()));
+        lane.finals.forget();
+        assert_eq!(
+            lane.finals.wait(&lane.task, pieces.draw().unwrap()),
+            Err(TransportError::Fenced { export })
+        );
     }
 }

@@ -56,7 +56,7 @@ impl Endpoint for InProcess {
         "this very process"
     }
 
-    fn carries(&self, _: &ExportDescription) -> bool {
+    fn carries(&self, _: ExportId, _: &ExportDescription) -> bool {
         true
     }
 

@@ -156,7 +156,7 @@ fn addresses_that_come_over_tcp_are_not_used() {
             peer.describe(ExportId(7), 1, &crate::base::patience::Patience::default()).unwrap();
         assert_eq!(description.regions[0].len, 4);
         assert!(peer.process().is_none());
-        assert_eq!(peer.endpoint(&description).way(), Way::Tcp);
+        assert_eq!(peer.endpoint(ExportId(1), &description).way(), Way::Tcp);
         assert_eq!(peer.way_to(ExportId(7), 1), Way::Tcp);
     }
 }

@@ -5,6 +5,7 @@ use super::kind::{LaneKind, Meeting};
 use super::task::{LaneTask, is_alone};
 use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::holds::HoldPoint;
+use crate::base::id::ExportId;
 use crate::base::limits::PIPELINE_BYTES;
 use crate::base::patience::Patience;
 use crate::lane::way::Way;
@@ -52,7 +53,7 @@ impl Endpoint for Arc<Pool> {
         true
     }
 
-    fn carries(&self, _: &ExportDescription) -> bool {
+    fn carries(&self, _: ExportId, _: &ExportDescription) -> bool {
         true
     }
 
@@ -293,6 +294,7 @@ mod tests {
                 description: &self.description,
                 pieces: &self.pieces,
                 targets: &self.targets,
+                digests: true,
                 lanes: &self.lanes,
                 patience,
                 holds,
@@ -414,8 +416,11 @@ mod tests {
             }
             let deadline = Some(Instant::now() + Duration::from_millis(1_500));
             let task = reading.task(Patience { deadline, ..Patience::default() }, &holds);
-            let opened =
-                reading.peer.endpoint(&reading.description).open(task).map(|lane| lane.is_some());
+            let opened = reading
+                .peer
+                .endpoint(reading.export, &reading.description)
+                .open(task)
+                .map(|lane| lane.is_some());
             let expected = if waits { Err(TransportError::Full { addr }) } else { Ok(false) };
             assert_eq!(opened, expected, "{lanes} lanes, drawn: {drawn}");
         }

@@ -94,20 +94,20 @@ fn as_many_extents_as_allowed_fit_into_a_frame() {
 #[test]
 fn kinds_are_known_numbers() {
     use FrameKind::*;
-    let requests = [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word];
+    let requests = [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word, Lend];
     let answers =
-        [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written, Heard];
+        [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written, Heard, Lent];
     let table: Vec<(u8, FrameKind)> = (1..).zip(requests).chain((129..).zip(answers)).collect();
     for code in 0..=255 {
         let kind = table.iter().find(|(number, _)| *number == code).map(|(_, kind)| *kind);
         assert_eq!(FrameKind::from_code(code), kind, "{code}");
         if let Some(kind) = kind {
             assert_eq!(kind as u8, code);
-            assert_eq!(kind.is_request(), code <= 9, "{kind:?}");
+            assert_eq!(kind.is_request(), code <= 10, "{kind:?}");
             let limit = match kind {
                 Data => MAX_READ_BYTES as usize,
                 Noted => 1 + MAX_NOTE_BYTES,
-                _ if code <= 9 => MAX_REQUEST_BYTES,
+                _ if code <= 10 => MAX_REQUEST_BYTES,
                 _ => MAX_ANSWER_BYTES,
             };
             for (body, fits) in [(0, true), (limit, true), (limit + 1, false)] {

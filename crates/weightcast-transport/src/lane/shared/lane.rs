@@ -1,0 +1,100 @@
+//! One worker's copies out of shared memory.
+
+use super::mapped::Mapped;
+use crate::base::error::TransportError;
+use crate::base::holds::HoldPoint;
+use crate::lane::endpoint::Lane;
+use crate::lane::final_units::FinalUnits;
+use crate::lane::task::LaneTask;
+use crate::memory::digest::Digest;
+use crate::piece::copy::StridedCopy;
+use crate::piece::pieces::{Piece, RunOffsets};
+use crate::wire::local_source::LocalSource;
+use std::sync::Arc;
+
+/// Pieces between two looks whether the source lives: less than a millisecond's worth.
+const LOOK_EVERY: usize = 16;
+
+/// Copies pieces of one job.
+pub(super) struct SharedLane<'a> {
+    process: &'a LocalSource,
+    mapped: Arc<Mapped>,
+    /// Pieces until the next look.
+    unlooked: usize,
+    task: LaneTask<'a>,
+    /// The piece that was asked for.
+    asked: Option<&'a Piece>,
+    finals: FinalUnits,
+    /// Of the last piece, by slot.
+    digests: Vec<(u32, Digest)>,
+}
+
+impl<'a> SharedLane<'a> {
+    pub(super) fn new(process: &'a LocalSource, mapped: Arc<Mapped>, task: LaneTask<'a>) -> Self {
+        let finals = FinalUnits::new(&task);
+        Self { process, mapped, unlooked: 0, task, asked: None, finals, digests: Vec::new() }
+    }
+
+    /// # Errors
+    /// [`TransportError::SourceGone`], now and then, if its process has died, which shows in nothing else.
+    fn look(&mut self) -> Result<(), TransportError> {
+        if self.unlooked == 0 {
+            self.process.verify()?;
+        }
+        self.unlooked = (self.unlooked + 1) % LOOK_EVERY;
+        Ok(())
+    }
+
+    /// Copies a piece of checked copies into the targets, and digests it on the way if that is wanted.
+    fn copy(&mut self, piece: &Piece) {
+        self.digests.clear();
+        let pieces = self.task.pieces;
+        pieces.rows(piece, |copy, row, len| {
+            let digest = self.copy_row(copy, row, len);
+            match self.digests.last_mut() {
+                Some((slot, sum)) if *slot == copy.slot => *sum += digest,
+                _ => self.digests.push((copy.slot, digest)),
+            }
+        });
+    }
+
+    fn copy_row(&self, copy: &StridedCopy, row: RunOffsets, len: usize) -> Digest {
+        let target = &self.task.targets[copy.target_region as usize];
+        let source = &self.mapped.regions[copy.source_region as usize];
+        let (from, to) = (row.source as usize, row.target as usize);
+        let copied = match self.task.digests {
+            true => target.copy_digested(to, source, from, len, row.position),
+            false => target.copy_from(to, source, from, len).map(|()| Digest::ZERO),
+        };
+        copied.expect("checked")
+    }
+}
+
+impl<'a> Lane<'a> for SharedLane<'a> {
+    fn has_room(&mut self) -> bool {
+        self.asked.is_none()
+    }
+
+    fn submit(&mut self, piece: &'a Piece) {
+        self.asked = Some(piece);
+    }
+
+    fn poll(&mut self) -> Result<Option<&'a Piece>, TransportError> {
+        let Some(piece) = self.asked.take() else { return Ok(None) };
+        let LaneTask { export, patience, holds, .. } = self.task;
+        patience.check("reading")?;
+        self.look()?;
+        holds.at(HoldPoint::Asking);
+        self.finals.wait(&self.task, piece)?;
+        holds.at(HoldPoint::Taking);
+        self.copy(piece);
+        holds.at(HoldPoint::Judging);
+        let served = self.mapped.word.is(export);
+        served.then_some(Some(piece)).ok_or(TransportError::Fenced { export })
+    }
+
+    fn digested(&mut self, digests: &mut [Digest]) -> bool {
+        self.digests.drain(..).for_each(|(slot, digest)| digests[slot as usize] += digest);
+        true
+    }
+}
