@@ -32,6 +32,7 @@ impl Sources {
         model: &str,
         case: &TransferCase,
         bare_bytes: Option<u64>,
+        shared: bool,
     ) -> Result<Self> {
         let shards =
             (0..case.sources()?.len()).map(|_| SourceProcess::spawn()).collect::<Result<_>>()?;
@@ -42,6 +43,7 @@ impl Sources {
                 model: model.to_owned(),
                 case: case.clone(),
                 shard: u32::try_from(shard)?,
+                shared,
                 bare_bytes: bare_bytes.filter(|_| shard == 0),
             })?;
         }

@@ -8,7 +8,7 @@ use weightcast::transport::{Auth, ExportId, Peer, Region, Way};
 
 use super::orders::BareExport;
 use super::source::{BARE_GENERATION, SOON, contiguous};
-use crate::weights::memory::{KnownMemory, warm};
+use crate::weights::memory::{KnownMemory, warm, warm_shared};
 
 /// One way to move bytes without weightcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,12 @@ pub(crate) enum Limit {
     Sockets { streams: usize },
     /// Non-temporal copies within this process.
     Memcpy { threads: usize },
+    /// The loop of reads of shared memory, which digests as it copies, over shared memory of this process.
+    Fused { threads: usize },
+    /// Non-temporal copies out of shared memory of this process.
+    SharedMemcpy { threads: usize },
+    /// The C library's copies out of shared memory of this process.
+    SharedLibc { threads: usize },
 }
 
 impl Limit {
@@ -31,6 +37,9 @@ impl Limit {
             Self::ReadvSlices { threads, .. } => format!("process_vm_readv x{threads} sliced"),
             Self::Sockets { streams } => format!("socket pair x{streams}"),
             Self::Memcpy { threads } => format!("memcpy x{threads}"),
+            Self::Fused { threads } => format!("copy and digest x{threads}"),
+            Self::SharedMemcpy { threads } => format!("memcpy of shared pages x{threads}"),
+            Self::SharedLibc { threads } => format!("libc memcpy of shared pages x{threads}"),
         }
     }
 }
@@ -57,6 +66,15 @@ impl LimitProbe {
         Ok(Self { peer, export: ExportId(bare.export), source: warm(bytes)?, target })
     }
 
+    /// From here on the source is shared memory, for the limits of that.
+    pub(crate) fn share(&mut self) -> Result<()> {
+        let bytes = self.source.len() as u64;
+        // Given up before as much is taken again.
+        self.source = warm(0)?;
+        self.source = warm_shared(bytes)?;
+        Ok(())
+    }
+
     /// Why this process can't read directly from the sources, if it can't.
     pub(crate) fn no_direct(&self) -> Option<&str> {
         self.peer.as_ref().err().map(String::as_str)
@@ -70,7 +88,13 @@ impl LimitProbe {
             Limit::Sockets { streams } => {
                 bench::tcp(&self.source, &self.target, streams).context("raw socket pair")
             }
-            Limit::Memcpy { threads } => Ok(bench::memcpy(&self.source, &self.target, threads)),
+            Limit::Memcpy { threads } | Limit::SharedMemcpy { threads } => {
+                Ok(bench::memcpy(&self.source, &self.target, threads))
+            }
+            Limit::Fused { threads } => Ok(bench::fused(&self.source, &self.target, threads).0),
+            Limit::SharedLibc { threads } => {
+                Ok(bench::libc_memcpy(&self.source, &self.target, threads))
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use crate::weights::cases::{CaseName, TransferCase};
 use crate::weights::memory::KnownMemory;
 use child::Sources;
 use limits::LimitProbe;
-use report::{CaseReport, TransferReport};
+use report::{CaseReport, TransferReport, WayTimes};
 use turns::CaseTurns;
 
 /// Arguments of `bench transfer`.
@@ -111,16 +111,17 @@ impl TransferOf {
     }
 }
 
-/// Measures one case by both ways.
+/// Measures one case by all ways.
 fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseReport> {
     eprint!("{}:", case.name);
     let allocate = |layout| Ok(KnownMemory::allocate(layout)?.freezing(case.freezes));
     let targets = case.targets()?.into_iter().map(allocate).collect::<Result<Vec<_>>>()?;
     let bytes = targets.iter().map(KnownMemory::bytes).sum();
     let model = format!("bench.{}", case.name);
-    let mut sources = Sources::start(server.address(), &model, case, Some(bytes))?;
+    let mut sources = Sources::start(server.address(), &model, case, Some(bytes), false)?;
     let bare = sources.bare.clone().context("the first source serves bare bytes")?;
-    let limits = LimitProbe::prepare(&bare, &targets)?;
+    let mut limits = LimitProbe::prepare(&bare, &targets)?;
+    let mut ways = Vec::new();
     let turns = CaseTurns {
         server: server.address(),
         model: &model,
@@ -129,11 +130,25 @@ fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseRep
         targets: &targets,
         runs,
     };
-    let mut ways = Vec::new();
     for way in [Way::Direct, Way::Tcp] {
         eprint!(" {way:?}");
         ways.push(turns.measure(way, &mut sources)?);
     }
+    // Sources of the same bytes in shared memory, and limits over such memory.
+    drop(sources);
+    limits.share()?;
+    let model = format!("{model}.shared");
+    let mut sources = Sources::start(server.address(), &model, case, None, true)?;
+    let turns = CaseTurns {
+        server: server.address(),
+        model: &model,
+        case,
+        limits: &limits,
+        targets: &targets,
+        runs,
+    };
+    eprint!(" {:?}", Way::Shared);
+    ways.push(turns.measure(Way::Shared, &mut sources)?);
     eprintln!();
     Ok(CaseReport {
         case: case.name.clone(),
@@ -141,6 +156,7 @@ fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseRep
         bytes,
         source_shards: case.sources()?.len(),
         target_shards: targets.len(),
+        rows: ways.iter().flat_map(WayTimes::rows).collect(),
         ways,
     })
 }
@@ -149,7 +165,7 @@ fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseRep
 mod tests {
     use super::*;
 
-    use super::report::{StackTimes, WayTimes};
+    use super::report::StackTimes;
 
     fn way(content_ok: bool) -> WayTimes {
         let stack = StackTimes {
@@ -177,6 +193,7 @@ mod tests {
                 bytes: 1,
                 source_shards: 1,
                 target_shards: 1,
+                rows: Vec::new(),
                 ways: [first, first + 1].map(|place| way(place != wrong)).into(),
             };
             assert_eq!(verified(&[transfer(0), transfer(2)]), wrong == 4, "{wrong}");

@@ -11,6 +11,8 @@ pub(crate) struct SourceStart {
     pub(crate) model: String,
     pub(crate) case: TransferCase,
     pub(crate) shard: u32,
+    /// Whether its memory is shared.
+    pub(crate) shared: bool,
     /// Bytes to serve bare, for a limit to read.
     pub(crate) bare_bytes: Option<u64>,
 }

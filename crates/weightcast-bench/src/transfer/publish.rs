@@ -20,7 +20,7 @@ pub(crate) fn measure(server: &Server, quick: bool, runs: usize) -> Result<Vec<P
     for bytes in sizes {
         let case = TransferCase::even(TENSORS, bytes);
         let model = format!("bench.publish.{}", case.name);
-        sources.push(Sources::start(server.address(), &model, &case, None)?);
+        sources.push(Sources::start(server.address(), &model, &case, None, false)?);
     }
     let mut times = vec![(Vec::new(), Vec::new()); sizes.len()];
     for _ in 0..runs {

@@ -27,13 +27,25 @@ pub(crate) struct CaseReport {
     pub(crate) bytes: u64,
     pub(crate) source_shards: usize,
     pub(crate) target_shards: usize,
+    /// Of each way beside each of its limits: the short of it.
+    pub(crate) rows: Vec<LimitRow>,
     pub(crate) ways: Vec<WayTimes>,
+}
+
+/// A way's time beside one limit.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct LimitRow {
+    pub(crate) way: &'static str,
+    pub(crate) median_s: f64,
+    pub(crate) limit: String,
+    /// The way's speed over the limit's.
+    pub(crate) of_limit: f64,
 }
 
 /// One case by one way.
 #[derive(Debug, Serialize)]
 pub(crate) struct WayTimes {
-    /// `direct` or `tcp`.
+    /// `direct`, `tcp` or `shared`.
     pub(crate) way: &'static str,
     /// Why there are no times, if there are none.
     pub(crate) unavailable: Option<String>,
@@ -97,6 +109,24 @@ pub(crate) struct PublishTime {
     pub(crate) all_s: Vec<f64>,
     /// Median time to digest, in the background.
     pub(crate) seal_median_s: f64,
+}
+
+impl WayTimes {
+    /// One for each limit; none where the way is not possible.
+    pub(crate) fn rows(&self) -> Vec<LimitRow> {
+        let row = |stack: &StackTimes| {
+            let (way, median_s) = (self.way, stack.median_s);
+            let limits = self.limits.iter();
+            let row = |l: &LimitTimes| LimitRow {
+                way,
+                median_s,
+                limit: l.limit.clone(),
+                of_limit: l.ratio,
+            };
+            limits.map(row).collect()
+        };
+        self.stack.as_ref().map(row).unwrap_or_default()
+    }
 }
 
 impl LimitTimes {

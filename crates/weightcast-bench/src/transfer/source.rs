@@ -30,7 +30,11 @@ pub(crate) fn run() -> Result<()> {
 
 fn obey(input: &mut StdinLock<'_>) -> Result<()> {
     let Some(begin) = hear::<SourceStart>(input)? else { return Ok(()) };
-    let memory = KnownMemory::allocate(begin.case.sources()?.swap_remove(begin.shard as usize))?;
+    let layout = begin.case.sources()?.swap_remove(begin.shard as usize);
+    let memory = match begin.shared {
+        true => KnownMemory::allocate_shared(layout)?,
+        false => KnownMemory::allocate(layout)?,
+    };
     let memory = memory.freezing(begin.case.freezes);
     memory.fill(0);
     let handle = open(&begin, &memory)?;

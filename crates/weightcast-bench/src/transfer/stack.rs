@@ -12,6 +12,7 @@ use crate::weights::memory::KnownMemory;
 
 /// All shards of the target replica.
 pub(crate) struct TargetReplica<'a> {
+    way: Way,
     shards: Vec<(ShardHandle, &'a KnownMemory)>,
 }
 
@@ -50,7 +51,7 @@ impl<'a> TargetReplica<'a> {
             Ok((handle, memory))
         };
         let shards = together((0..count).zip(memory), |(shard, memory)| open(shard, memory));
-        Ok(TargetReplica { shards: shards.into_iter().collect::<Result<_>>()? })
+        Ok(TargetReplica { way, shards: shards.into_iter().collect::<Result<_>>()? })
     }
 
     /// Updates to the newest version, which must be `version`, from the trainer.
@@ -62,6 +63,9 @@ impl<'a> TargetReplica<'a> {
         for update in &updates {
             let got = (update.version.map(|v| v.number), update.source.as_deref());
             ensure!(got == (Some(version), Some("trainer")), "expected {version}, got {got:?}");
+            let (came, why) = (&update.transfer.way, &update.transfer.way_reason);
+            let asked = format!("{:?}", self.way).to_lowercase();
+            ensure!(*came == asked, "{asked} was demanded, and bytes came by {came}: {why}");
         }
         let transfers = updates.iter().map(|update| &update.transfer);
         Ok(Update {

@@ -166,6 +166,7 @@ mod tests {
             bytes: 1_500_000,
             source_shards: 2,
             target_shards: 3,
+            rows: Vec::new(),
             ways: vec![way],
         };
         TransferReport {

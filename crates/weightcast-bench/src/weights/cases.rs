@@ -77,6 +77,10 @@ pub(crate) struct TransferCase {
 /// What is promised of the full stack; `None` where nothing is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Floors {
+    /// Shared memory: share of the speed of the bare loop that copies and digests, with two threads.
+    pub(crate) shared: Option<f64>,
+    /// Shared memory: share of the speed of the faster of two ways to copy without digests.
+    pub(crate) shared_of_memcpy: Option<f64>,
     /// Direct reads: share of the speed of bare `process_vm_readv` with two threads.
     pub(crate) direct: Option<f64>,
     /// TCP: share of the speed of raw socket pairs with as many streams.
@@ -86,11 +90,24 @@ pub(crate) struct Floors {
 }
 
 /// The promises between equal layouts.
-const EQUAL: Floors = Floors { direct: Some(0.8), tcp: Some(0.9), seconds: None };
+const EQUAL: Floors = Floors {
+    shared: Some(0.95),
+    shared_of_memcpy: Some(0.82),
+    direct: Some(0.8),
+    tcp: Some(0.9),
+    seconds: None,
+};
 /// The promises across layouts.
-const ACROSS: Floors = Floors { direct: Some(0.6), tcp: Some(0.9), seconds: None };
+const ACROSS: Floors = Floors {
+    shared: None,
+    shared_of_memcpy: None,
+    direct: Some(0.6),
+    tcp: Some(0.9),
+    seconds: None,
+};
 /// The promises for thousands of tiny tensors.
-const TINY: Floors = Floors { direct: None, tcp: None, seconds: Some(0.015) };
+const TINY: Floors =
+    Floors { shared: None, shared_of_memcpy: None, direct: None, tcp: None, seconds: Some(0.015) };
 
 impl TransferCase {
     /// The transfers of a name; `sizes` are the sweep's, in MiB.

@@ -11,6 +11,8 @@ use weightcast::transport::Region;
 const WORD: u64 = 8;
 /// Bytes of content that are made or compared at a time.
 const BLOCK: u64 = 256 << 10;
+/// Buffers of shared memory begin at a page each.
+const PAGE: u64 = 4 << 10;
 /// Makes neighbouring words differ in all their bytes.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -41,6 +43,24 @@ impl KnownMemory {
     pub(crate) fn allocate(layout: Layout) -> Result<Self> {
         let regions = layout.buffers().iter().map(|bytes| warm(*bytes));
         let regions = regions.collect::<Result<Vec<_>>>()?;
+        Self::over(layout, regions)
+    }
+
+    /// The same of memory that other processes can map: all buffers in one file.
+    pub(crate) fn allocate_shared(layout: Layout) -> Result<Self> {
+        let starts = layout.buffers().iter().scan(0, |end, bytes| {
+            let start = *end;
+            *end += bytes.next_multiple_of(PAGE);
+            Some((start as usize, *bytes as usize))
+        });
+        let starts: Vec<_> = starts.collect();
+        let all = starts.last().map_or(0, |(start, bytes)| start + bytes);
+        let whole = warm_shared(all as u64)?;
+        let parts = starts.into_iter().map(|(start, bytes)| Ok(whole.part(start, bytes)?));
+        Self::over(layout, parts.collect::<Result<_>>()?)
+    }
+
+    fn over(layout: Layout, regions: Vec<Region>) -> Result<Self> {
         let cells = cells(&[&layout], 0);
         let rows = runs(&layout, &cells).into_iter().map(|run| {
             let entry = cells[run.cell as usize].entry;
@@ -141,6 +161,13 @@ fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+/// Shared memory whose pages are there already.
+pub(crate) fn warm_shared(bytes: u64) -> Result<Region> {
+    let region = Region::allocate_shared(usize::try_from(bytes)?)?;
+    region.prefault();
+    Ok(region)
 }
 
 /// A region whose pages are in memory already.
