@@ -80,8 +80,12 @@ fn parse_role(role: &str) -> PyResult<Role> {
 fn parse_way(way: &str) -> PyResult<Way> {
     match way {
         "auto" => Ok(Way::Auto),
+        "shared" => Ok(Way::Shared),
         "direct" => Ok(Way::Direct),
         "tcp" => Ok(Way::Tcp),
-        other => Err(PyValueError::new_err(format!("way is auto, direct or tcp, not {other:?}"))),
+        other => {
+            let what = format!("way is auto, shared, direct or tcp, not {other:?}");
+            Err(PyValueError::new_err(what))
+        }
     }
 }

@@ -14,7 +14,7 @@ record! {
         changed, version, epoch, source, bytes, verified, seconds, plan_seconds, way, staged = 0,
         install_seconds = 0.0, helpers = none(), plan_from = String::new(),
         way_reason = String::new(), bytes_direct = 0, bytes_tcp = 0, unchanged = 0,
-        given = none()
+        given = none(), bytes_shared = 0
     ) {
         /// Whether the memory holds another version than before the call.
         changed: bool,
@@ -32,7 +32,7 @@ record! {
         seconds: f64,
         /// Of those, seconds of planning.
         plan_seconds: f64,
-        /// How bytes moved: `direct` or `tcp`; `push`: they were written by others.
+        /// How bytes moved: `shared`, `direct` or `tcp`; `push`: they were written by others.
         way: String,
         /// Of a staged update: bytes that were copied into place at the end.
         staged: u64,
@@ -53,6 +53,8 @@ record! {
         unchanged: u64,
         /// Bytes that the source gave, and then each helper.
         given: Py<PyTuple>,
+        /// Bytes that came out of shared memory, from whichever source.
+        bytes_shared: u64,
     }
 
     fn __bool__(&self) -> bool {
@@ -70,6 +72,7 @@ record! {
             ("epoch", self.epoch.and_then(number)),
             ("bytes", number(self.bytes)),
             ("bytes_verified", number(self.verified)),
+            ("bytes_shared", number(self.bytes_shared)),
             ("bytes_direct", number(self.bytes_direct)),
             ("bytes_tcp", number(self.bytes_tcp)),
             ("bytes_unchanged", number(self.unchanged)),
@@ -107,6 +110,7 @@ impl PyUpdated {
             bytes_tcp: transfer.tcp,
             unchanged: transfer.unchanged,
             given: PyTuple::new(py, transfer.given)?.unbind(),
+            bytes_shared: transfer.shared,
         })
     }
 }

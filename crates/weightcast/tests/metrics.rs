@@ -83,6 +83,7 @@ fn what_handles_do_is_told_by_their_process_and_by_their_server() {
         // This very process is read over TCP.
         ("bytes_tcp", moved(|transfer| transfer.bytes)),
         ("bytes_direct", 0.0),
+        ("bytes_shared", 0.0),
         ("plan_seconds", updated.iter().map(|updated| updated.transfer.plan_seconds).sum()),
     ] {
         assert_eq!(told[&format!("weightcast/{key}")], value, "{key} in {told:?}");

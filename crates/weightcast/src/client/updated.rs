@@ -20,14 +20,16 @@ pub struct Transfer {
     pub plan_seconds: f64,
     /// Where the plan came from.
     pub plan_from: PlanFrom,
-    /// `direct` or `tcp`.
+    /// `shared`, `direct` or `tcp`.
     pub way: String,
     /// Why that way.
     pub way_reason: String,
+    /// Bytes that came out of shared memory, from any source.
+    pub shared: u64,
     /// Bytes that were read directly, from any source.
     pub direct: u64,
-    /// Bytes that came over TCP. Of a read that continued after the loss of a source, these and `direct` are
-    /// what the last sources gave.
+    /// Bytes that came over TCP. Of a read that continued after the loss of a source, these, `direct` and
+    /// `shared` are what the last sources gave.
     pub tcp: u64,
     /// Further replicas that gave bytes of this read, beside the source.
     pub helpers: Vec<String>,

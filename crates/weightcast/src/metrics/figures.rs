@@ -18,6 +18,7 @@ pub(crate) struct ModelFigures {
     pub(super) calls: CallDurations,
     /// The last update that brought a version: when it ended, and how long it took.
     pub(super) last_update: Option<(Instant, Duration)>,
+    pub(super) shared: WayFigures,
     pub(super) direct: WayFigures,
     pub(super) tcp: WayFigures,
     /// Bytes that finished reads did not move, because the memory held them already.
@@ -49,6 +50,7 @@ pub(super) struct WayFigures {
 /// One finished read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadBrought {
+    pub(crate) shared: u64,
     pub(crate) direct: u64,
     pub(crate) tcp: u64,
     /// Bytes that were not moved.
@@ -82,7 +84,11 @@ impl ModelFigures {
     /// A read has ended well.
     pub(crate) fn read_ended(&mut self, now: Instant, read: &ReadBrought) {
         let moving = read.seconds - read.plan_seconds;
-        for (way, bytes) in [(&mut self.direct, read.direct), (&mut self.tcp, read.tcp)] {
+        for (way, bytes) in [
+            (&mut self.shared, read.shared),
+            (&mut self.direct, read.direct),
+            (&mut self.tcp, read.tcp),
+        ] {
             way.bytes += bytes;
             if bytes > 0 && moving > 0.0 {
                 way.last = Some((now, bytes as f64 / moving));
@@ -121,10 +127,11 @@ impl ModelFigures {
     }
 
     /// Of all reads: bytes by each way and unchanged; seconds, those of plans and of installs.
-    pub(crate) fn brought(&self) -> [f64; 6] {
-        let bytes = [self.direct.bytes, self.tcp.bytes, self.unchanged_bytes].map(|of| of as f64);
+    pub(crate) fn brought(&self) -> [f64; 7] {
+        let bytes = [self.shared, self.direct, self.tcp].map(|way| way.bytes as f64);
         let seconds = [self.read_seconds, self.plan_seconds, self.install_seconds];
-        [bytes[0], bytes[1], bytes[2], seconds[0], seconds[1], seconds[2]]
+        let unchanged = self.unchanged_bytes as f64;
+        [bytes[0], bytes[1], bytes[2], unchanged, seconds[0], seconds[1], seconds[2]]
     }
 
     pub(crate) fn last_update_took(&self) -> Option<Duration> {
@@ -177,11 +184,16 @@ mod tests {
         };
         figures.read_ended(before, &read);
         figures.read_ended(now, &ReadBrought { direct: 0, tcp: 50, unchanged: 7, ..read });
+        figures.read_ended(
+            now,
+            &ReadBrought { shared: 90, seconds: 1.0, plan_seconds: 0.5, ..Default::default() },
+        );
         assert_eq!(figures.unchanged_bytes, 7);
         assert_eq!((figures.direct.bytes, figures.direct.last), (600, Some((before, 300.0))));
         assert_eq!((figures.tcp.bytes, figures.tcp.last), (50, Some((now, 25.0))));
         let seconds = [figures.read_seconds, figures.plan_seconds, figures.install_seconds];
-        assert_eq!(seconds, [6.0, 2.0, 1.0]);
+        assert_eq!((figures.shared.bytes, figures.shared.last), (90, Some((now, 180.0))));
+        assert_eq!(seconds, [7.0, 2.5, 1.0]);
         // A read without a length has no rate.
         let at_once = ReadBrought { direct: 1, ..ReadBrought::default() };
         figures.read_ended(now, &at_once);

@@ -77,6 +77,8 @@ pub(super) const FIGURES: &[ProcessFigure] = figures! {
         |of, _| calls(of, |_, outcome| outcome == "timeout", count);
     "errors", None, "Calls that failed for another reason.",
         |of, _| calls(of, |_, outcome| !matches!(outcome, "ok" | "unchanged" | "timeout"), count);
+    "bytes_shared", bytes_of("shared"), "Bytes that finished reads brought, by way.",
+        |of, _| sum(of, |model| model.shared.bytes as f64);
     "bytes_direct", bytes_of("direct"), "Bytes that finished reads brought, by way.",
         |of, _| sum(of, |model| model.direct.bytes as f64);
     "bytes_tcp", bytes_of("tcp"), "Bytes that finished reads brought, by way.",
@@ -84,6 +86,8 @@ pub(super) const FIGURES: &[ProcessFigure] = figures! {
     "bytes_unchanged", counter("unchanged_bytes_total"),
         "Bytes that finished reads did not move, because the memory held them already.",
         |of, _| sum(of, |model| model.unchanged_bytes as f64);
+    "gb_per_s_shared", None, "Gigabytes a second of the last read that came out of shared memory.",
+        |of, _| rate(of, |model| model.shared);
     "gb_per_s_direct", None, "Gigabytes a second of the last read that came directly.",
         |of, _| rate(of, |model| model.direct);
     "gb_per_s_tcp", None, "Gigabytes a second of the last read that came over TCP.",

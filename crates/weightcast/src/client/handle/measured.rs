@@ -74,6 +74,7 @@ pub(super) fn heard_of(result: &Result<(Answer, Transfer), Error>) -> Option<Ver
 
 fn brought(transfer: &Transfer) -> ReadBrought {
     ReadBrought {
+        shared: transfer.shared,
         direct: transfer.direct,
         tcp: transfer.tcp,
         unchanged: transfer.unchanged,

@@ -141,13 +141,14 @@ impl Routes {
             let came = jobs.iter().zip(&given).filter(|(job, _)| way(job) == asked);
             came.map(|(_, bytes)| bytes).sum()
         };
-        let first = jobs.first().map(|job| job.peer.why(job.export, job.generation).to_owned());
+        let first = jobs.first().map(|job| job.peer.why(job.export, job.generation));
         let held = read.registration.bytes();
         Transfer {
             bytes: held,
             verified: held,
             way: format!("{:?}", jobs.first().map_or(self.way, way)).to_lowercase(),
             way_reason: first.unwrap_or_default(),
+            shared: came(Way::Shared),
             direct: came(Way::Direct),
             tcp: came(Way::Tcp),
             helpers: read.assignment.helpers.clone(),

@@ -33,6 +33,7 @@ fn model(now: Instant) -> ModelFigures {
         model.call_ended(now, call, outcome, seconds * second);
     }
     let read = ReadBrought {
+        shared: 9_000_000_000,
         direct: 6_000_000_000,
         tcp: 3_000_000_000,
         unchanged: 5_000,
@@ -65,9 +66,11 @@ fn each_figure_has_its_own_number() {
         ("wait_sealed_seconds", 512.0),
         ("timeouts", 1.0),
         ("errors", 1.0),
+        ("bytes_shared", 9e9),
         ("bytes_direct", 6e9),
         ("bytes_tcp", 3e9),
         ("bytes_unchanged", 5e3),
+        ("gb_per_s_shared", 3.0),
         ("gb_per_s_direct", 2.0),
         ("gb_per_s_tcp", 1.0),
         ("read_seconds", 3.5),

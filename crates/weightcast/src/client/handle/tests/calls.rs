@@ -191,6 +191,7 @@ fn counted(
 fn each_call_counts_with_how_it_ended() {
     let figures = HandleFigures::apart();
     let transfer = Transfer {
+        shared: 16,
         direct: 1,
         tcp: 2,
         unchanged: 4,
@@ -208,7 +209,11 @@ fn each_call_counts_with_how_it_ended() {
     let counts = figures.count(|model| model.clone());
     assert_eq!(counted(&counts, "update"), [("ok", 1), ("unchanged", 1)]);
     assert_eq!(counted(&counts, "publish"), [("misuse", 1), ("ok", 1)]);
-    assert_eq!(counts.brought(), [1.0, 2.0, 4.0, 8.0, 2.0, 0.5], "of the read that was committed");
+    assert_eq!(
+        counts.brought(),
+        [16.0, 1.0, 2.0, 4.0, 8.0, 2.0, 0.5],
+        "of the read that was committed"
+    );
     assert!(counts.last_update_took().is_some_and(|took| took >= SECOND && took < LONG));
 }
 
