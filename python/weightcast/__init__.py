@@ -53,6 +53,7 @@ from .progress import Progress, progress_bar
 from .replica import Replica
 from .selector import Selector, at_least, exact, latest, nth_latest
 from .server import Server, engines, serve, status, why
+from .shared import empty_like
 from .verdict import verify
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "at_least",
     "available",
     "doctor",
+    "empty_like",
     "engines",
     "exact",
     "fresh",

@@ -84,6 +84,19 @@ class Misuse(WeightcastError):
     got: int
 
 @final
+class SharedMemory:
+    """So many bytes that other processes of this host can map, zeros at first."""
+
+    def __init__(self, nbytes: int) -> None: ...
+    #: Where it begins, as long as this value is there.
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+def is_shared(address: int, nbytes: int) -> bool: ...
+
+@final
 class Part:
     def __init__(self, name: str, shape: Sequence[int] | None = None) -> None: ...
     def chunk(self, dim: int, index: int, of: int) -> Part: ...
@@ -138,7 +151,7 @@ class Updated:
     #: Seconds from the choice of a source until all was there and digested; of those, planning.
     seconds: float
     plan_seconds: float
-    #: How bytes moved: `direct` or `tcp`; `push`: they were written by others.
+    #: How bytes moved: `shared`, `direct` or `tcp`; `push`: they were written by others.
     way: str
     #: Of a staged update: bytes that were copied into place at the end, and the seconds it took.
     staged: int = 0
@@ -156,6 +169,8 @@ class Updated:
     unchanged: int = 0
     #: Bytes that the source gave, and then each helper.
     given: tuple[int, ...] = ()
+    #: Bytes that came out of shared memory, from whichever source.
+    bytes_shared: int = 0
     def __bool__(self) -> bool: ...
     def as_dict(self) -> dict[str, float]:
         """The numbers under keys such as `weightcast/update/seconds`, for a trainer's logger: of this

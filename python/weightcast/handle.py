@@ -543,8 +543,8 @@ def open(
     says otherwise; `data_advertise` is the address that peers use for it. Of sources, only ports in
     `data_networks` (`WEIGHTCAST_DATA_NETWORKS`, such as `10.0.0.0/8`) are connected to; by default
     those of any host but link-local ones, and loopback if the server or the own data port is there.
-    `way` forces how bytes move: `direct` or `tcp`. `deadline` is for reaching the server, and for a
-    shard whose last process still has its lease.
+    `way` forces how bytes move: `shared`, `direct` or `tcp`. `deadline` is for reaching the server, and
+    for a shard whose last process still has its lease.
     """
     if epoch not in ("current", "new"):
         raise ValueError(f"epoch is current or new, not {epoch!r}")

@@ -6,5 +6,18 @@ from .gathered import Gathered, gathered
 from .module import exchange, layout
 from .recipes import Recipe, recipe
 from .replicas import replica
+from .sharing import NotShareable, share_
 
-__all__ = ["Cast", "Gathered", "Recipe", "cast", "exchange", "gathered", "layout", "recipe", "replica"]
+__all__ = [
+    "Cast",
+    "Gathered",
+    "NotShareable",
+    "Recipe",
+    "cast",
+    "exchange",
+    "gathered",
+    "layout",
+    "recipe",
+    "replica",
+    "share_",
+]

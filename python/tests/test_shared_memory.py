@@ -1,0 +1,203 @@
+"""Shared memory: arrays and modules in it, and how they are read."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import weightcast as wc
+import weightcast.torch as wct
+from weightcast import _core
+
+
+def shared(tensor: torch.Tensor) -> bool:
+    storage = tensor.untyped_storage()
+    return _core.is_shared(storage.data_ptr(), storage.nbytes())
+
+
+class Model(nn.Module):
+    """A tied weight, two parameters that are views of one memory, buffers of either kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 5)
+        self.head = nn.Linear(5, 7)
+        self.head.weight = self.embed.weight
+        whole = torch.arange(24.0).reshape(4, 6)
+        self.upper = nn.Parameter(whole[:2])
+        self.lower = nn.Parameter(whole[2:].t(), requires_grad=False)
+        self.register_buffer("kept", torch.ones(3))
+        self.register_buffer("scratch", torch.ones(3), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embed(x)) * self.upper.sum()
+
+
+@pytest.fixture
+def model() -> Model:
+    torch.manual_seed(1)
+    return Model()
+
+
+def test_arrays_and_tensors_of_all_forms_come_in_one_piece() -> None:
+    like = {
+        "a": np.ones((3, 2), "f4"), "b": [torch.ones(5, dtype=torch.bfloat16), np.ones(0, "i8")],
+        "c": (torch.ones(2, 3, 4), torch.ones((), dtype=torch.int64)),
+    }
+    made = wc.empty_like(like)
+    assert made["a"].shape == (3, 2) and made["a"].dtype == np.float32 and not made["a"].any()
+    assert made["b"][0].dtype is torch.bfloat16 and made["b"][0].shape == (5,) and made["b"][1].shape == (0,)
+    assert type(made["c"]) is tuple and made["c"][0].shape == (2, 3, 4) and made["c"][1].shape == ()
+    for tensor in (made["b"][0], *made["c"]):
+        assert shared(tensor) and not tensor.any()
+        tensor.fill_(3)
+        assert (tensor == 3).all()
+    made["a"][:] = 4
+    first, last = made["a"].ctypes.data, made["c"][1].data_ptr() + 8
+    assert _core.is_shared(first, last - first), "in one piece"
+
+
+def test_memory_is_there_as_long_as_what_lies_in_it() -> None:
+    tensor = wc.empty_like([torch.ones(1000), torch.ones(1000)])[1]
+    address = tensor.data_ptr()
+    part = tensor[10:20]
+    del tensor
+    assert part.fill_(2).sum() == 20 and _core.is_shared(address, 4000)
+    del part
+    assert not _core.is_shared(address, 4000)
+
+
+@pytest.mark.parametrize("nonsense", [3, "abc", None, {"a": 1}])
+def test_nonsense_is_told(nonsense: object) -> None:
+    with pytest.raises(TypeError, match="empty_like"):
+        wc.empty_like(nonsense)
+    with pytest.raises(wc.Misuse, match="objects"):
+        wc.empty_like(np.array([object()]))
+
+
+def test_a_module_is_moved_and_stays_what_it_was(model: Model) -> None:
+    x = torch.tensor([1, 2, 3])
+    model(x).sum().backward()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    optimizer.step()
+    before, parameters = {n: t.clone() for n, t in model.state_dict().items()}, dict(model.named_parameters())
+    grads = {name: None if p.grad is None else p.grad.clone() for name, p in parameters.items()}
+    steps = [state["exp_avg"] for state in optimizer.state.values()]
+
+    assert wct.share_(model) is model
+
+    assert all(parameters[name] is parameter for name, parameter in model.named_parameters())
+    assert model.head.weight is model.embed.weight
+    assert all(shared(p) for p in model.parameters()) and not shared(model.kept) and not shared(model.scratch)
+    assert model.upper.requires_grad and not model.lower.requires_grad and model.lower.stride() == (1, 6)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    for name, parameter in parameters.items():
+        assert (parameter.grad is None) == (grads[name] is None)
+        assert grads[name] is None or torch.equal(parameter.grad, grads[name])
+    # Views go on sharing their memory.
+    assert model.upper.untyped_storage().data_ptr() == model.lower.untyped_storage().data_ptr()
+    assert steps == [] or all(a is b["exp_avg"] for a, b in zip(steps, optimizer.state.values(), strict=True))
+    # And the optimizer goes on with the same parameters.
+    address = model.head.weight.data_ptr()
+    model(x).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model.head.weight, before["head.weight"]) and model.head.weight.data_ptr() == address
+
+
+def test_persistent_buffers_are_moved_if_asked_for(model: Model) -> None:
+    wct.share_(model, buffers=True)
+    assert shared(model.kept) and not shared(model.scratch)
+    assert model.kept.tolist() == [1, 1, 1]
+
+
+def test_a_second_time_moves_nothing(model: Model) -> None:
+    wct.share_(model)
+    addresses = [p.data_ptr() for p in model.parameters()]
+    wct.share_(model, buffers=True)
+    assert addresses == [p.data_ptr() for p in model.parameters()] and shared(model.kept)
+
+
+class Wrapped(torch.Tensor):
+    """Any subclass."""
+
+
+def spoilt(model: Model, how: str) -> tuple[str, object]:
+    if how == "meta":
+        model.upper = nn.Parameter(torch.empty(3, device="meta"))
+    elif how == "sparse":
+        model.upper = nn.Parameter(torch.eye(3).to_sparse())
+    elif how == "Wrapped":
+        model.upper = nn.Parameter(torch.ones(3).as_subclass(Wrapped))
+    elif how == "inference":
+        with torch.inference_mode():
+            model.upper = nn.Parameter(torch.ones(3), requires_grad=False)
+    elif how == "refers":
+        return "head.weight" if False else "embed.weight", model.embed.weight.detach()[:2]
+    return "upper", None
+
+
+@pytest.mark.parametrize("how", ["meta", "sparse", "Wrapped", "inference", "refers"])
+def test_what_cannot_be_moved_is_named_and_nothing_is_moved(model: Model, how: str) -> None:
+    name, _held = spoilt(model, how)
+    with pytest.raises(wct.NotShareable, match=rf"{name}: .*{how}") as failed:
+        wct.share_(model)
+    assert list(failed.value.tensors) == [name]
+    assert isinstance(failed.value, wc.Misuse)
+    assert not any(p.device.type == "cpu" and p.layout is torch.strided and shared(p) for p in model.parameters())
+
+
+def test_a_graph_that_still_needs_the_memory_is_named(model: Model) -> None:
+    loss = model(torch.tensor([1, 2])).sum()
+    with pytest.raises(wct.NotShareable, match="refers to its memory"):
+        wct.share_(model)
+    loss.backward()
+
+
+TRAINER = """
+    import sys, torch, weightcast as wc, weightcast.torch as wct
+    torch.manual_seed(3)
+    model = torch.nn.Linear(300, 200)
+    if sys.argv[2] == "shared":
+        wct.share_(model)
+    handle = wc.open("policy", wc.Replica("trainer"), role="trainer", server=sys.argv[1])
+    handle.register(wct.layout(model))
+    for version in (1, 2):
+        handle.publish(version, deadline=60, seal=True)
+        print("published", flush=True)
+        sys.stdin.readline()
+        handle.unpublish(deadline=60)
+        with torch.no_grad():
+            model.weight.add_(1)
+    handle.close()
+"""
+
+
+@pytest.mark.parametrize(("memory", "way", "why"), [
+    ("shared", "shared", "a process of this host shares"), ("private", "direct", "not in shared memory"),
+])
+def test_another_process_reads_by_the_way_that_the_memory_allows(
+    server: wc.Server, memory: str, way: str, why: str
+) -> None:
+    torch.manual_seed(3)
+    expected, model = torch.nn.Linear(300, 200), torch.nn.Linear(300, 200)
+    command = [sys.executable, "-c", textwrap.dedent(TRAINER), server.address, memory]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as trainer,
+        wc.open("policy", wc.Replica("rollout"), server=server.address) as rollout,
+    ):
+        rollout.register(wct.layout(model))
+        for version in (1, 2):
+            assert trainer.stdout.readline() == "published\n"
+            moved = rollout.update(wc.exact(version), deadline=60)
+            assert moved.way == way and why in moved.way_reason, moved
+            assert (moved.bytes_shared if way == "shared" else moved.bytes_direct) == moved.bytes - moved.unchanged
+            assert torch.equal(model.weight, expected.weight + (version - 1)) and torch.equal(model.bias, expected.bias)
+            print(file=trainer.stdin, flush=True)
+        assert trainer.wait(60) == 0
+
+

@@ -1,0 +1,86 @@
+"""Arrays and tensors in memory that other processes of this host can map: what is published from there is
+read without a system call."""
+
+import ctypes
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._core import Misuse, SharedMemory
+
+#: Each array begins at a line of the cache.
+_LINE = 64
+
+
+def empty_like(like: Any) -> Any:
+    """An array or tensor of the same shape and type as `like` in shared memory, all zeros.
+
+    Of a dict, a list or a tuple, one of each: in one piece of memory, so that an export of all of them is
+    lent as one. Tensors are on the CPU, contiguous, and ask for no gradients.
+    """
+    found: list[Any] = []
+    rebuild = _taken_apart(like, found)
+    pieces = iter(allocate([_nbytes(one) for one in found]))
+    return rebuild([_as(one, next(pieces)) for one in found])
+
+
+def allocate(sizes: Sequence[int]) -> list[Any]:
+    """Writable buffers of these sizes, in one piece of shared memory that is there as long as any of them."""
+    starts, end = [], 0
+    for size in sizes:
+        starts.append(end)
+        end += -(-size // _LINE) * _LINE
+    memory = SharedMemory(end)
+    return [_buffer(memory, start, size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _buffer(memory: SharedMemory, start: int, size: int) -> Any:
+    buffer = (ctypes.c_ubyte * size).from_address(memory.address + start)
+    buffer.memory = memory  # type: ignore[attr-defined]  # there as long as the buffer
+    return buffer
+
+
+def _taken_apart(like: Any, found: list[Any]) -> Any:
+    """Adds what is in `like` to `found`, and returns what puts as many others together in the same way."""
+    if isinstance(like, Mapping):
+        keys, parts = list(like), [_taken_apart(one, found) for one in like.values()]
+        return lambda made: dict(zip(keys, _each(parts, made), strict=True))
+    if isinstance(like, list | tuple):
+        kind, parts = type(like), [_taken_apart(one, found) for one in like]
+        return lambda made: kind(_each(parts, made))
+    if not _is_array(like) and not _is_tensor(like):
+        kinds = "a numpy array, a torch tensor, or a dict or list of such"
+        raise TypeError(f"empty_like: {kinds} is needed, not {type(like)}")
+    found.append(like)
+    return lambda made: made.pop(0)
+
+
+def _each(parts: list[Any], made: list[Any]) -> list[Any]:
+    return [part(made) for part in parts]
+
+
+def _is_array(one: Any) -> bool:
+    return isinstance(one, np.ndarray)
+
+
+def _is_tensor(one: Any) -> bool:
+    return hasattr(one, "untyped_storage")
+
+
+def _nbytes(one: Any) -> int:
+    if _is_array(one) and one.dtype.hasobject:
+        raise Misuse(f"empty_like: objects of Python are nothing to share ({one.dtype})")
+    itemsize = one.dtype.itemsize
+    return int(math.prod(one.shape) * itemsize)
+
+
+def _as(one: Any, buffer: Any) -> Any:
+    if _is_array(one):
+        return np.frombuffer(buffer, np.uint8).view(one.dtype).reshape(one.shape)
+    import torch
+
+    if one.numel() == 0:
+        return torch.empty(one.shape, dtype=one.dtype)
+    return torch.frombuffer(buffer, dtype=torch.uint8).view(one.dtype).view(one.shape)
