@@ -101,6 +101,8 @@ class Rig:
         self.loader, self.report = loader, report
         #: What the other rank says when it is asked next; by default what this one says.
         self.other: list[Any] = []
+        #: How often ranks have told each other anything.
+        self.exchanged = 0
         for module in (report, worker):
             monkeypatch.setattr(module, "exchange", self.exchange)
         monkeypatch.setattr(worker, "EngineShard", lambda *told: Shard(self.log, *told))
@@ -111,6 +113,7 @@ class Rig:
 
     def exchange(self, text: str, group: Any) -> list[str]:
         assert group == "cpu"
+        self.exchanged += 1
         return [text, json.dumps(self.other.pop(0)) if self.other else text]
 
     @property
@@ -184,6 +187,13 @@ def test_ranks_of_one_engine_have_one_life(rig: Rig) -> None:
     well, said = rig.join(model="other")
     assert not well and said["error"].startswith("Misuse: this engine moves experts between its ranks while it runs (enable_eplb), ")
     assert rig.did() == [("gate close",), ("shard close",)] and said["state"] is None and said["serves"]
+
+
+def test_a_rank_that_cannot_join_exchanges_as_often_as_one_that_does(rig: Rig) -> None:
+    """Else the ranks that joined would take its next word for the one that they wait for."""
+    assert rig.join()[0] and rig.exchanged == 2
+    rig.exec.moe.enable_eplb = True
+    assert not rig.join(model="other")[0] and rig.exchanged == 4
 
 
 @pytest.mark.parametrize(("part", "name", "value", "settings", "said"), [

@@ -313,6 +313,18 @@ def test_joining_again(rig: Rig) -> None:
     assert rig.engine.base_version() is None, "it held none of the other"
 
 
+def test_weights_of_a_job_before_the_last_one_are_foreign_too(rig: Rig) -> None:
+    rig.join()
+    rig.engine._shard.state, rig.engine._shard.version = EngineState(5, None, None), VERSION
+    for job in "jkl":
+        rig.join(job=job)
+        with pytest.raises(wc.Misuse, match="weights of another job"):
+            rig.engine.base_version()
+    rig.engine.after_install()
+    rig.join(job="m")
+    assert rig.engine.base_version() is None
+
+
 def test_a_join_that_fails_leaves_the_former_job(joined: Rig) -> None:
     joined.parallel.data_parallel_size = 2
     with pytest.raises(RuntimeError):

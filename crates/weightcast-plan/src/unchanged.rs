@@ -140,3 +140,33 @@ impl<'a, D: Copy + PartialEq + Default + AddAssign> CellParts<'a, D> {
         Some(sum)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    struct Toy(u64);
+
+    impl AddAssign for Toy {
+        fn add_assign(&mut self, other: Self) {
+            self.0 += other.0;
+        }
+    }
+
+    #[test]
+    fn of_a_box_of_which_shards_say_different_things_nothing_is_known() {
+        let halves = [0, 2].map(|start| Slice::new([start], [2]));
+        let cell = Slice::new([0], [4]);
+        let known = |said: [Option<u64>; 2]| {
+            let mut parts = CellParts::new(&cell);
+            parts.add(halves[0].clone(), Some(Toy(5)));
+            said.into_iter().for_each(|digest| parts.add(halves[1].clone(), digest.map(Toy)));
+            parts.sum()
+        };
+        assert_eq!(known([Some(7), Some(7)]), Some(Toy(12)));
+        for said in [[Some(7), Some(8)], [Some(7), None], [None, Some(7)], [None, None]] {
+            assert_eq!(known(said), None, "{said:?}");
+        }
+    }
+}
