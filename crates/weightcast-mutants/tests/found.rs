@@ -34,10 +34,10 @@ fn what_breaks_shows_without_the_books() {
     let seen = |(name, invariant, word): &(&str, &str, &str)| {
         let mutant = Mutant::named(name).unwrap();
         let is = |of: &InvariantViolation| of.invariant == *invariant && of.detail.contains(word);
-        (0..3_000).any(|seed| run(seed, &mutant.options(seed)).violations.iter().any(is))
+        (0..600).any(|seed| run(seed, &mutant.options(seed)).violations.iter().any(is))
     };
     let missed: Vec<_> = SEEN_FROM_OUTSIDE.iter().filter(|row| !seen(row)).collect();
-    assert!(missed.is_empty(), "not seen from outside in 3,000 worlds: {missed:?}");
+    assert!(missed.is_empty(), "not seen from outside in 600 worlds: {missed:?}");
 }
 
 /// The same for mutants of pushes, which the machines' own look at themselves would find too.

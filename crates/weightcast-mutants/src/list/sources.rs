@@ -26,7 +26,7 @@ pub(super) const LIST: &[Mutant] = &[
         what: "a reader that is to let go of its further sources keeps their places",
         found_by: &["T5"],
         off: &[Safeguard::StripeRelease],
-        scenario: crowd,
+        scenario: unlike,
     },
     Mutant {
         name: "no_dag_order",
@@ -124,6 +124,11 @@ pub(super) const LIST: &[Mutant] = &[
 /// Two datacentres, with many replicas in each.
 fn spread(options: WorldOptions) -> WorldOptions {
     WorldOptions { datacentres: 2, rollouts: 7, hosts: 64, ..options }
+}
+
+/// Replicas of many layouts: hardly any can read from one that is being filled.
+fn unlike(options: WorldOptions) -> WorldOptions {
+    WorldOptions { max_shards: 4, trainers: 3, fanout: 1, stripes: 4, ..crowd(options) }
 }
 
 /// Many replicas on two hosts.
