@@ -137,7 +137,7 @@ fn floors(of: &Floors, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Flo
         .zip(limits.first())
         .map(|(wanted, limit)| Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio));
     // Behind it, those that do not digest: the faster of them counts.
-    let ratios = limits.get(1..3).into_iter().flatten().map(|limit| limit.ratio);
+    let ratios = limits.iter().skip(1).take(2).map(|limit| limit.ratio);
     let faster = of.shared_of_memcpy.filter(|_| way == Way::Shared).map(|wanted| {
         let got = ratios.fold(f64::INFINITY, f64::min);
         Floor::at_least("of the faster memcpy of shared pages".to_owned(), wanted, got)

@@ -33,11 +33,11 @@ impl Server {
 
 impl Books<'_> {
     /// Whether two groups can read a version from the same sources: no source serves only one of
-    /// them.
+    /// them, as one on its own hosts would (D7).
     fn have_same_sources(&self, a: Incarnation, b: Incarnation) -> bool {
         // A group that was looked at before may have gone since.
         let (Some(a), Some(b)) = (self.groups.get(&a), self.groups.get(&b)) else { return false };
-        a.datacentre() == b.datacentre() && a.same_layouts(b)
+        a.datacentre() == b.datacentre() && a.same_hosts(b) && a.same_layouts(b)
     }
 
     /// The version that a group could read from any source, if the group lacks nothing but a
@@ -65,8 +65,16 @@ mod tests {
         assert!(
             server.books().have_same_sources(a, b) && !server.books().have_same_sources(a, wide)
         );
-        server.at(b).members.get_mut(&0).unwrap().location.datacentre = "far".to_owned();
-        assert!(!server.books().have_same_sources(a, b));
+        for (member, (host, datacentre), same) in [
+            (a, ("near", ""), false),
+            (b, ("near", ""), true),
+            (b, ("other", ""), false),
+            (b, ("near", "far"), false),
+        ] {
+            let location = &mut server.at(member).members.get_mut(&0).unwrap().location;
+            (location.host, location.datacentre) = (host.to_owned(), datacentre.to_owned());
+            assert_eq!(server.books().have_same_sources(a, b), same, "{host} {datacentre}");
+        }
         server.groups.remove(&b);
         assert!(!server.books().have_same_sources(a, b) && !server.books().have_same_sources(b, a));
     }

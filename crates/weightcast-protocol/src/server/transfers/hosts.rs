@@ -23,6 +23,12 @@ impl Group {
         named && (alike || all.all(|of| with(first, of)))
     }
 
+    /// Whether the shards of both lie on the same hosts, named or not.
+    pub(in crate::server) fn same_hosts(&self, other: &Group) -> bool {
+        let (own, others) = (self.members.values(), other.members.values());
+        own.map(|member| &member.location.host).eq(others.map(|member| &member.location.host))
+    }
+
     /// Whether another group on its hosts can read from it while it is being filled.
     pub(in crate::server) fn feeds(&self, other: &Group) -> bool {
         self.is_beside(other) && self.same_layouts(other)
@@ -106,6 +112,8 @@ mod tests {
             let beside_each = [(left, right), (right, left)]
                 .map(|(of, to)| server.groups[&of].is_beside(&server.groups[&to]));
             assert_eq!(beside_each, [beside; 2], "{one:?} {other:?}");
+            let same = server.groups[&left].same_hosts(&server.groups[&right]);
+            assert_eq!(same, one == other, "{one:?} {other:?}");
             server.at(right).members.clear();
             assert!(!server.groups[&left].is_beside(&server.groups[&right]), "nobody is there");
         }
