@@ -101,6 +101,19 @@ impl Server {
         incarnation
     }
 
+    /// A shard of the group is on this host.
+    pub(super) fn lies(&mut self, group: Incarnation, shard: u32, host: &str) {
+        let member = self.at(group).members.get_mut(&shard).expect("a prop");
+        let was = std::mem::replace(&mut member.location.host, host.to_owned());
+        let members = self.groups[&group].members.values();
+        let left = !members.into_iter().any(|member| member.location.host == was);
+        let hosts = &mut self.models.get_mut("policy").expect("the model of props").hosts;
+        hosts.add(host, group);
+        if left {
+            hosts.remove(&was, group);
+        }
+    }
+
     pub(super) fn at(&mut self, group: Incarnation) -> &mut Group {
         self.groups.get_mut(&group).expect("a prop")
     }

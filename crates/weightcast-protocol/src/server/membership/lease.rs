@@ -112,10 +112,13 @@ impl MembershipHandler<'_> {
         self.timers.cancel(Timer::Lease(session));
         self.connections.end(session);
         let group = self.groups.of_mut(&entry.group);
-        if let Some(member) = group.members.remove(&entry.shard)
-            && let Some(registration) = member.registration
-        {
-            self.blobs.release(registration.layout);
+        if let Some(member) = group.members.remove(&entry.shard) {
+            let host = &member.location.host;
+            if !group.members.values().any(|other| other.location.host == *host) {
+                self.models.of_mut(&group.model).hosts.remove(host, entry.group);
+            }
+            let registered = member.registration.map(|registration| registration.layout);
+            registered.into_iter().for_each(|layout| self.blobs.release(layout));
         }
         if group.members.is_empty() {
             self.durability().end_hold(entry.group);

@@ -131,6 +131,7 @@ impl MembershipHandler<'_> {
         };
         let group = self.groups.of_mut(&incarnation);
         group.members.insert(open.shard, member);
+        self.models.of_mut(&group.model).hosts.add(&open.location.host, incarnation);
         let entry = SessionEntry::new(incarnation, open.shard);
         self.timers.set(now + self.config.lease_with_margin(), Timer::Lease(open.session));
         self.sessions.insert(open.session, entry);

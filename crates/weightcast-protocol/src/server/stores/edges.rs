@@ -118,6 +118,11 @@ impl Edges {
         versions.and_then(|versions| versions.get(&version)).into_iter().flatten().copied()
     }
 
+    /// Whether a group is being filled with a version.
+    pub(in crate::server) fn fills(&self, reader: Incarnation, version: Version) -> bool {
+        self.sources.get(&reader).is_some_and(|reads| reads.version == version)
+    }
+
     /// Whether a group reads from another datacentre.
     pub(in crate::server) fn crosses(&self, reader: Incarnation) -> bool {
         self.crossing.contains(&reader)

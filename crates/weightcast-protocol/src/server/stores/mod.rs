@@ -7,6 +7,7 @@ pub(super) mod connections;
 pub(super) mod counters;
 pub(super) mod edges;
 pub(super) mod group;
+pub(super) mod hosts;
 pub(super) mod kept;
 pub(super) mod model;
 pub(super) mod models;

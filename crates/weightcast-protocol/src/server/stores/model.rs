@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine_update::{FleetRegister, RoutingTable};
 use crate::limits::DEPARTED;
 use crate::message::Listing;
+use crate::server::stores::hosts::Hosts;
 use crate::server::stores::observed::Observed;
 use crate::server::stores::retention::Retention;
 use crate::server::stores::seeding::Seeding;
@@ -24,6 +25,8 @@ pub(in crate::server) struct Model {
     pub(in crate::server) epoch: Epoch,
     /// The live group of each replica name.
     pub(in crate::server) replicas: BTreeMap<String, Incarnation>,
+    /// Where the shards of its groups are, of groups at their end too.
+    pub(in crate::server) hosts: Hosts,
     /// Content of every version seen in this term, bounded (S7).
     pub(in crate::server) known: BTreeMap<Version, Content>,
     /// Listed copies of each version (S8): replica names and groups.

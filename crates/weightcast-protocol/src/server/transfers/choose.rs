@@ -4,6 +4,8 @@
 //! filled with it. The reader's own datacentre comes first: while a group there has the version, or is getting it, no
 //! other group of the datacentre crosses.
 
+use std::cell::LazyCell;
+
 use crate::message::Role;
 use crate::server::contexts::{GroupCtx, TransferCtx};
 use crate::server::rooms::{Books, TransferHandler};
@@ -55,10 +57,11 @@ impl<'a> TransferCtx<'a> {
     /// readers, the same host, a rollout; ties go by name. Near and far sources are never compared: a reader
     /// that may cross has no near source.
     pub(in crate::server) fn choose_source(self, version: Version) -> Choice {
-        let (may_cross, may_enter) = (self.may_cross(version), self.may_enter(version));
-        let (mut busy, mut barred) = (false, false);
+        let may_enter = self.may_enter(version);
+        let may_cross = LazyCell::new(|| self.may_cross(version));
+        let (mut busy, mut barred) = (false, !may_enter);
         let offer = |source: &'a Group| {
-            if (!may_cross && !self.is_near(source)) || (!may_enter && !self.is_beside(source)) {
+            if !self.is_near(source) && !*may_cross {
                 barred = true;
                 None
             } else if !self.has_room(source, version) || self.is_above(source) {
@@ -68,12 +71,17 @@ impl<'a> TransferCtx<'a> {
                 Some((self.failures(source), self.rank(source, version)))
             }
         };
-        // Most replicas that are being filled have their reader already: sort them out before the
-        // costly checks.
-        let free =
-            self.in_flight(version, move |source| self.fits(source) && self.has_place(source));
-        let holders = self.holders(version).filter(|source| self.fits(source));
-        match holders.chain(free).filter_map(offer).min() {
+        let best = if may_enter {
+            // Most replicas that are being filled have their reader already: sort them out before the
+            // costly checks.
+            let free =
+                self.in_flight(version, move |source| self.fits(source) && self.has_place(source));
+            let holders = self.holders(version).filter(|source| self.fits(source));
+            holders.chain(free).filter_map(offer).min()
+        } else {
+            self.sources_beside(version).filter_map(offer).min()
+        };
+        match best {
             // A source that failed is tried again only if no other one is merely busy. Remote sources are not waited
             // for: they become eligible only after every local source has failed.
             Some((failures, rank))
@@ -152,12 +160,14 @@ impl<'a> GroupCtx<'a> {
         version: Version,
         wanted: impl Fn(&Group) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Group> {
-        self.coming(version, move |source| {
-            wanted(source)
-                && source.serves_filling(version)
-                && source.same_layouts(self.group)
-                && self.serves_hosts(source)
-        })
+        self.coming(version, move |source| wanted(source) && self.relays(source, version))
+    }
+
+    /// Whether a group serves the reader what it has so far, if it is being filled with the version.
+    pub(super) fn relays(&self, source: &Group, version: Version) -> bool {
+        source.serves_filling(version)
+            && source.same_layouts(self.group)
+            && self.serves_hosts(source)
     }
 
     /// Holders of the version, without the reader.
@@ -182,7 +192,7 @@ impl<'a> GroupCtx<'a> {
     }
 
     /// Whether a group gets the version from a holder, by a chain that does not include the reader.
-    fn comes_apart(&self, group: &Group, version: Version) -> bool {
+    pub(super) fn comes_apart(&self, group: &Group, version: Version) -> bool {
         let root = self.edges.chain(group.incarnation).last();
         root.is_some_and(|root| self.groups.of(&root).holds(version))
             && !self.edges.leads_to(group.incarnation, self.group.incarnation)
@@ -209,7 +219,7 @@ impl<'a> GroupCtx<'a> {
 
     /// Whether a source has a free place (D1). Readers on its host, in its datacentre and further away are counted
     /// apart: one that crosses may take long, and one on the same host uses no link.
-    fn has_place(&self, source: &Group) -> bool {
+    pub(super) fn has_place(&self, source: &Group) -> bool {
         let fanout = self.config.fanout.max(1) as usize;
         self.edges.load(source.incarnation) < fanout
             || self.load_like(source.incarnation, self.group.incarnation) < fanout

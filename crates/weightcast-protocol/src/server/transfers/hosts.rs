@@ -23,12 +23,6 @@ impl Group {
         named && (alike || all.all(|of| with(first, of)))
     }
 
-    /// Whether the shards of both lie on the same hosts, named or not.
-    pub(in crate::server) fn same_hosts(&self, other: &Group) -> bool {
-        let (own, others) = (self.members.values(), other.members.values());
-        own.map(|member| &member.location.host).eq(others.map(|member| &member.location.host))
-    }
-
     /// Whether another group on its hosts can read from it while it is being filled.
     pub(in crate::server) fn feeds(&self, other: &Group) -> bool {
         self.is_beside(other) && self.same_layouts(other)
@@ -49,16 +43,53 @@ impl GroupCtx<'_> {
     }
 }
 
-impl TransferCtx<'_> {
+/// What is beside a reader. Few groups share a host, so they are looked at one by one where all groups that hold or get
+/// the version would be too many.
+impl<'a> TransferCtx<'a> {
     /// Whether the reader may read from another host: nobody on its own hosts has the version, or is getting it so
     /// that the reader can read it there.
     pub(super) fn may_enter(self, version: Version) -> bool {
-        let usable = move |group: &Group| self.is_beside(group) && self.fits(group);
-        let serves = move |group: &Group| usable(group) && group.feeds(self.group);
+        let coming = |group: &Group| group.feeds(self.group) && self.comes(group, version);
+        let lands = |group: &Group| self.lands(group, version);
+        let mut usable = self.beside().filter(|group| self.fits(group));
         !self.config.safeguards.on(Safeguard::HostFirst)
-            || !(self.holders(version).any(usable)
-                || self.coming(version, serves).next().is_some()
-                || self.landing(version).any(usable))
+            || !usable.any(|group| self.lists(group, version) || coming(group) || lands(group))
+    }
+
+    /// Groups on the reader's hosts that have the version, or serve what they are being filled with and have a
+    /// place.
+    pub(super) fn sources_beside(self, version: Version) -> impl Iterator<Item = &'a Group> {
+        let relays = move |group: &Group| self.relays(group, version) && self.comes(group, version);
+        self.beside().filter(move |group| {
+            self.fits(group)
+                && (self.lists(group, version) || (self.has_place(group) && relays(group)))
+        })
+    }
+
+    /// Other groups on the reader's hosts.
+    pub(super) fn beside(self) -> impl Iterator<Item = &'a Group> {
+        let host = self.group.location().map_or("", |location| &location.host);
+        let groups = self.model.hosts.on(host).map(move |group| self.groups.of(&group));
+        groups.filter(move |group| {
+            group.incarnation != self.group.incarnation && self.is_beside(group)
+        })
+    }
+
+    /// Whether a group's copy of the version is listed.
+    pub(super) fn lists(&self, group: &Group, version: Version) -> bool {
+        let holders = self.model.visible.get(&version);
+        holders.and_then(|of| of.get(&group.replica)) == Some(&group.incarnation)
+    }
+
+    /// Whether a group has read the version beside its memory, and installs it next.
+    pub(super) fn lands(&self, group: &Group, version: Version) -> bool {
+        self.model.landing.contains(&group.incarnation)
+            && group.transfer().is_some_and(|transfer| transfer.version == Some(version))
+    }
+
+    /// Whether a group is being filled with the version, and not from the reader.
+    fn comes(&self, group: &Group, version: Version) -> bool {
+        self.edges.fills(group.incarnation, version) && self.comes_apart(group, version)
     }
 }
 
@@ -86,8 +117,7 @@ mod tests {
     fn on(server: &mut Server, name: &str, hosts: &[&str]) -> Incarnation {
         let group = server.prop(name, hosts.len() as u32);
         for (shard, host) in (0..).zip(hosts) {
-            let member = server.at(group).members.get_mut(&shard).expect("a prop");
-            member.location.host = (*host).to_owned();
+            server.lies(group, shard, host);
         }
         group
     }
@@ -112,8 +142,6 @@ mod tests {
             let beside_each = [(left, right), (right, left)]
                 .map(|(of, to)| server.groups[&of].is_beside(&server.groups[&to]));
             assert_eq!(beside_each, [beside; 2], "{one:?} {other:?}");
-            let same = server.groups[&left].same_hosts(&server.groups[&right]);
-            assert_eq!(same, one == other, "{one:?} {other:?}");
             server.at(right).members.clear();
             assert!(!server.groups[&left].is_beside(&server.groups[&right]), "nobody is there");
         }

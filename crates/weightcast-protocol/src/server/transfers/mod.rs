@@ -1,6 +1,7 @@
 //! Transfers: sources chosen, read edges, pace, losses, commit.
 
 pub(super) mod accusation;
+pub(super) mod beside;
 pub(super) mod choose;
 pub(super) mod commit;
 pub(super) mod drain;

@@ -3,6 +3,7 @@
 use crate::Attempt;
 use crate::server::Server;
 use crate::server::stores::group::Group;
+use crate::server::stores::hosts::Hosts;
 use crate::server::stores::model::Model;
 use crate::server::stores::timers::Timer;
 use crate::server::stores::transaction::Phase;
@@ -29,8 +30,16 @@ impl Server {
         self.validate_timers()
     }
 
-    /// S8, S7: a listed copy is whole and live, and the content of its version is known.
+    /// S8, S7: a listed copy is whole and live, and the content of its version is known. D7: where its shards are is known.
     fn validate_model(&self, name: &str, model: &Model) -> Result<(), Violation> {
+        let mut hosts = Hosts::default();
+        for group in self.groups.values().filter(|group| group.model == name) {
+            let of = group.members.values().map(|member| &member.location.host);
+            of.for_each(|host| hosts.add(host, group.incarnation));
+        }
+        ensure(hosts == model.hosts, "D7", || {
+            format!("{name} has shards on {hosts:?}, not {:?}", model.hosts)
+        })?;
         for (version, holders) in &model.visible {
             ensure(model.known.contains_key(version), "S7", || {
                 format!("{name}: version {version} is visible, its content is not known")

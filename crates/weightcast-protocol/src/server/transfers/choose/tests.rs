@@ -165,9 +165,9 @@ impl DrawnScene {
             server.at(*group).role = if drawn.trainer { Role::Trainer } else { Role::Rollout };
             let member = server.at(*group).members.get_mut(&0).unwrap();
             member.location.datacentre = format!("dc{}", drawn.datacentre);
-            member.location.host = format!("host{}", drawn.host);
             let layout = ContentDigest([u8::from(drawn.odd); 16]);
             member.registration.as_mut().unwrap().layout = layout;
+            server.lies(*group, 0, &format!("host{}", drawn.host));
         }
         let reader = groups[OTHERS];
         // What the reader was to read was its own affair; it looks for another source now.
@@ -256,8 +256,7 @@ fn what_weighs_more_comes_first_whatever_else_speaks_against_a_source() {
     let relay = server.prop("relay", 1);
     for (place, source) in sources.iter().enumerate() {
         server.holds(*source, version(1));
-        let member = server.at(*source).members.get_mut(&0).unwrap();
-        member.location.host = if place < 4 { "away".to_owned() } else { String::new() };
+        server.lies(*source, 0, if place < 4 { "away" } else { "" });
         if place > 3 {
             server.at(reader).slow.insert(*source, 1);
         }
@@ -265,7 +264,7 @@ fn what_weighs_more_comes_first_whatever_else_speaks_against_a_source() {
             server.at(*source).held.as_mut().unwrap().accusers = ["x".to_owned()].into();
         }
     }
-    server.at(sources[1]).members.get_mut(&0).unwrap().location.host = "away".to_owned();
+    server.lies(sources[1], 0, "away");
     server.reads(relay, version(1), &[sources[3]]);
     let before = server.clone();
     let of = |source: &Incarnation| &before.groups[source];
@@ -276,7 +275,7 @@ fn what_weighs_more_comes_first_whatever_else_speaks_against_a_source() {
     server.relays(relay);
     let through = server.books().group(reader).rank(&server.groups[&relay], version(1));
     assert!(through > ranks[3] && through < ranks[4], "a longer chain weighs more than a reader");
-    server.at(sources[0]).members.get_mut(&0).unwrap().location.host = String::new();
+    server.lies(sources[0], 0, "");
     let near = server.books().group(reader).rank(&server.groups[&sources[0]], version(1));
     assert!(near < ranks[2], "the same host weighs more than the name");
     assert_eq!(server.groups[&relay].generations(version(1)), Some(vec![Generation(20)]));
