@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use super::spread::FanoutSetting;
+use super::spread::{FanoutSetting, received};
 use crate::base::measure::median;
 use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::orders::Order;
@@ -26,6 +26,10 @@ pub(crate) struct Killed {
     pub(crate) max_s: f64,
     pub(crate) extra_s: f64,
     pub(crate) ideal_s: f64,
+    /// Readers on one host.
+    pub(crate) ranks: usize,
+    /// Copies of the version that entered a host of readers, the median of the turns with a death.
+    pub(crate) entered: f64,
     /// The source that was killed in each turn.
     pub(crate) victims: Vec<Victim>,
     pub(crate) content_ok: bool,
@@ -47,8 +51,11 @@ pub(crate) fn measure(setting: &FanoutSetting, percents: &[u8]) -> Result<Vec<Ki
     let mut killed = Vec::new();
     for percent in percents {
         let (mut last, mut victims, mut content_ok) = (Vec::new(), Vec::new(), true);
+        let mut entered = Vec::new();
         for _ in 0..setting.repeat {
+            let before = scene.entered()?;
             let (max_s, victim, ok) = scene.turn(Some(*percent))?;
+            entered.push((scene.entered()? - before) as f64 / setting.entering() as f64);
             last.push(max_s);
             victims.extend(victim);
             content_ok &= ok;
@@ -62,6 +69,8 @@ pub(crate) fn measure(setting: &FanoutSetting, percents: &[u8]) -> Result<Vec<Ki
             max_s,
             extra_s: max_s - undisturbed_s,
             ideal_s: setting.ideal_s(),
+            ranks: setting.ranks,
+            entered: median(&entered),
             victims,
             content_ok,
         });
@@ -99,11 +108,19 @@ impl<'a> KillingRun<'a> {
     /// Starts a rollout under a new name, because the lease of the old name may still run.
     fn rollout(&mut self, index: usize) -> Result<WorkerGroup> {
         self.started += 1;
-        let host = (1 + index) * self.setting.shards;
+        // The first one's hosts follow the trainer's.
+        let before = index.checked_sub(1).map_or(0, |reader| self.setting.host(reader));
+        let host = before + self.setting.shards;
         self.cluster.group(
             &format!("rollout{index:02}-{}", self.started),
             GroupSpec { host, ..GroupSpec::default() },
         )
+    }
+
+    /// Bytes that the hosts of readers have received, without the first rollout's.
+    fn entered(&self) -> Result<u64> {
+        let end = self.setting.host(self.setting.readers - 1) + 2 * self.setting.shards;
+        received(&self.cluster, 2 * self.setting.shards..end)
     }
 
     /// One turn: publishes, fills the first rollout, orders all others to update, and kills a

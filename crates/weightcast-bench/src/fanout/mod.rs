@@ -44,7 +44,7 @@ pub(crate) struct FanoutOf {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     fanout: u16,
     /// Readers that share a host, and its link
-    #[arg(long, default_value_t = 1, conflicts_with_all = ["kill", "offload_seeding"], value_name = "R",
+    #[arg(long, default_value_t = 1, conflicts_with = "offload_seeding", value_name = "R",
           value_parser = clap::value_parser!(u16).range(1..=64))]
     ranks_per_host: u16,
     /// Leave out the comparison: everybody reads from the trainer

@@ -174,7 +174,7 @@ impl FanoutReport {
                 text,
                 "{} readers of {} shards, a source killed at {} %: all others finish after {:.2} s, \
                  undisturbed {:.2} s: {:.2} s more (ideal of one transfer: {:.2} s); {in_flight} of \
-                 {} victims were still receiving",
+                 {} victims were still receiving; {:.3} copies entered each host of {}",
                 killed.readers,
                 killed.shards,
                 killed.percent,
@@ -182,7 +182,9 @@ impl FanoutReport {
                 killed.undisturbed_s,
                 killed.extra_s,
                 killed.ideal_s,
-                killed.victims.len()
+                killed.victims.len(),
+                killed.entered,
+                killed.ranks
             );
         }
     }
@@ -221,6 +223,8 @@ mod tests {
             max_s: 2.0,
             extra_s: 1.0,
             ideal_s: 1.0,
+            ranks: 2,
+            entered: 1.25,
             victims: Vec::new(),
             content_ok,
         }

@@ -1,5 +1,7 @@
 //! Stalls of N rollout groups, while a trainer publishes one version after another.
 
+use std::ops::Range;
+
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
@@ -49,7 +51,7 @@ impl FanoutSetting {
     }
 
     /// Bytes that enter all hosts of readers together if each is entered once.
-    fn entering(&self) -> u64 {
+    pub(crate) fn entering(&self) -> u64 {
         self.readers.div_ceil(self.ranks) as u64 * self.bytes
     }
 
@@ -198,7 +200,11 @@ fn turn(
 
 /// Bytes that the hosts of readers have received.
 fn entered(cluster: &EmulatedCluster, setting: &FanoutSetting) -> Result<u64> {
-    let hosts = setting.shards..setting.host(setting.readers - 1) + setting.shards;
+    received(cluster, setting.shards..setting.host(setting.readers - 1) + setting.shards)
+}
+
+/// Bytes that these hosts have received.
+pub(crate) fn received(cluster: &EmulatedCluster, hosts: Range<usize>) -> Result<u64> {
     hosts.map(|host| cluster.network()?.received(host)).sum()
 }
 
