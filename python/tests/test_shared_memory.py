@@ -137,7 +137,7 @@ def spoilt(model: Model, how: str) -> tuple[str, object]:
         with torch.inference_mode():
             model.upper = nn.Parameter(torch.ones(3), requires_grad=False)
     elif how == "refers":
-        return "head.weight" if False else "embed.weight", model.embed.weight.detach()[:2]
+        return "embed.weight", model.embed.weight.detach()[:2]
     return "upper", None
 
 

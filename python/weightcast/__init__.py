@@ -25,6 +25,7 @@ from ._core import (
     LayoutMismatch,
     Misuse,
     NoRoom,
+    NoView,
     Pushed,
     PushedShard,
     PushOutlook,
@@ -36,6 +37,7 @@ from ._core import (
     Verdict,
     Verified,
     VersionUnavailable,
+    ViewEnded,
     WeightcastError,
     Why,
     __version__,
@@ -55,6 +57,7 @@ from .selector import Selector, at_least, exact, latest, nth_latest
 from .server import Server, engines, serve, status, why
 from .shared import empty_like
 from .verdict import verify
+from .view import View
 
 __all__ = [
     "Check",
@@ -74,6 +77,7 @@ __all__ = [
     "Misuse",
     "NameMap",
     "NoRoom",
+    "NoView",
     "Part",
     "Progress",
     "PushOutlook",
@@ -92,6 +96,8 @@ __all__ = [
     "Verdict",
     "Verified",
     "VersionUnavailable",
+    "View",
+    "ViewEnded",
     "WeightcastError",
     "Why",
     "__version__",

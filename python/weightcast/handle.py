@@ -20,6 +20,7 @@ from .layout import Exchange, Layout
 from .pipeline.failure import StageFailed
 from .progress import Progress, ProgressBar
 from .replica import Replica
+from .view import View
 
 #: Seconds that a call may take when no deadline is given.
 DEADLINE = 60.0
@@ -395,6 +396,21 @@ class Handle:
     def let_go(self, version: int, *, deadline: float = DEADLINE) -> None:
         """Ends `retain` of a version, on all shards. No error if the version is not retained."""
         self._core.let_go(version, deadline)
+
+    def view(
+        self,
+        version: selector.Selector | int | str = "latest",
+        *,
+        shard: int | None = None,
+        deadline: float = DEADLINE,
+    ) -> View:
+        """Maps a version that another replica of this host holds in shared memory: one shard of the replica, or all.
+
+        Nothing is copied, no memory is taken, and nobody waits for whoever views: see `View` for how long it counts.
+        The version has to be there: `wait` for it first. The memory of this handle has no part in this, and each
+        shard may call it by itself. Raises `NoView`, with the reason of each replica of the host, if none shares its
+        memory; `VersionUnavailable` if nobody anywhere holds the version."""
+        return View(self._core.view(selector.parse(version), shard, deadline))
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:
         """Which replicas hold which versions."""

@@ -84,6 +84,19 @@ create_exception!(
     "Nothing can be said of what a replica holds: there is none, it moved on, a shard is silent."
 );
 
+create_exception!(
+    weightcast,
+    NoView,
+    WeightcastError,
+    "Nobody on this host shares the memory of the version; `reasons` has one of each replica there."
+);
+create_exception!(
+    weightcast,
+    ViewEnded,
+    WeightcastError,
+    "The replica whose memory is viewed has given the version up: what was read may be of another."
+);
+
 /// Adds the exception classes to the module.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -102,6 +115,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("NoRoom", py.get_type::<NoRoom>()),
         ("Misuse", py.get_type::<Misuse>()),
         ("Unverified", py.get_type::<Unverified>()),
+        ("NoView", py.get_type::<NoView>()),
+        ("ViewEnded", py.get_type::<ViewEnded>()),
     ] {
         module.add(name, class)?;
     }
@@ -126,6 +141,9 @@ pub(crate) fn exception(py: Python<'_>, error: Error) -> PyErr {
         }
         Error::Layout(_) | Error::Transform(_) | Error::Plan(_) => LayoutMismatch::new_err(message),
         Error::NoRoom { bytes, limit } => made!(py, message, NoRoom, bytes = bytes, limit = limit),
+        Error::NoView { version, host, reasons } => {
+            made!(py, message, NoView, version = version, host = host, reasons = reasons)
+        }
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Config { .. } | Error::Io { .. } | Error::Transport(_) | Error::Recording(_) => {
             Misuse::new_err(message)

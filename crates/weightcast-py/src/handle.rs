@@ -21,6 +21,7 @@ use crate::machines::{from_json, to_json};
 use crate::options::PyOptions;
 use crate::pushed::{PyPushOutlook, PyPushed};
 use crate::updated::PyUpdated;
+use crate::view::PyView;
 use crate::watch::watched;
 
 /// How long a handle that was dropped without `close` takes to leave.
@@ -254,6 +255,17 @@ impl PyHandle {
     fn let_go(&self, py: Python<'_>, version: u64, deadline: f64) -> PyResult<()> {
         let deadline = seconds(deadline)?;
         self.call(py, |handle| handle.let_go(version, deadline))
+    }
+
+    fn view(
+        &self,
+        py: Python<'_>,
+        selector: &Bound<'_, PyAny>,
+        shard: Option<u32>,
+        deadline: f64,
+    ) -> PyResult<PyView> {
+        let (selector, deadline) = (arguments::selector(selector)?, seconds(deadline)?);
+        self.call(py, |handle| handle.view(selector, shard, deadline)).map(PyView)
     }
 
     fn list(&self, py: Python<'_>, deadline: f64) -> PyResult<PyListing> {

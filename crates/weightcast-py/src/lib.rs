@@ -20,6 +20,7 @@ mod status;
 mod updated;
 mod verdict;
 mod verify;
+mod view;
 mod watch;
 mod why;
 
@@ -49,6 +50,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engines::PyRoutingLease>()?;
     module.add_class::<machines::PyEngineGate>()?;
     module.add_class::<shared::PySharedMemory>()?;
+    module.add_class::<view::PyView>()?;
     module.add_class::<machines::PyFleetDriver>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;

@@ -16,7 +16,8 @@
 //! 5. `export`: what a process serves, in an [`ExportTable`], behind fence words.
 //! 6. `port`: a [`DataServer`] lets readers in and answers them.
 //! 7. `lane`: the ways of moving a piece: direct, TCP, the reference.
-//! 8. `engine`: [`read`] runs the jobs of a transfer over the lanes of their [`Peer`]s.
+//! 8. `engine`: [`read`] runs the jobs of a transfer over the lanes of their [`Peer`]s. [`Peer::view`] copies nothing:
+//!    it maps memory that the source shares.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -68,6 +69,7 @@ pub use engine::write::write;
 pub use export::grant::{GrantError, GrantTerms, WriteGrant};
 pub use export::note::NoteError;
 pub use export::table::ExportTable;
+pub use lane::ExportView;
 pub use lane::way::Way;
 pub use memory::computed::Compute;
 pub use memory::digest::{Digest, digest_at};

@@ -70,6 +70,20 @@ pub enum Error {
         /// What is in the way.
         reason: String,
     },
+    /// Nobody on this host shares the memory of a version.
+    #[error(
+        "version {version} cannot be viewed on host {host:?}: {}; hold it in shared memory there \
+         (weightcast.empty_like, weightcast.torch.share_), or copy it by replicate or update",
+        if reasons.is_empty() { "no other replica there holds it".to_owned() } else { reasons.join("; ") }
+    )]
+    NoView {
+        /// The version.
+        version: u64,
+        /// The host.
+        host: String,
+        /// Each replica that was asked, and why not.
+        reasons: Vec<String>,
+    },
     /// The caller's interrupt ended the wait; the handle should be closed.
     #[error("interrupted")]
     Interrupted,

@@ -41,8 +41,8 @@ pub mod wire;
 pub use auth::{new_token, read_token};
 pub use client::{
     COPY_THREADS, Cause, Interrupted, LayoutSource, Owned, Place, PlanFrom, PushEnd, PushOutlook,
-    PushTerms, PushWay, Pushed, PushedShard, ReadWatch, ShardHandle, Transfer, Updated, engines,
-    record, status, why,
+    PushTerms, PushWay, Pushed, PushedShard, ReadWatch, ShardHandle, ShardView, Transfer, Updated,
+    VersionView, engines, record, status, why,
 };
 pub use config::{EpochPolicy, Options, Replica, Role};
 pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_reader};

@@ -7,6 +7,7 @@ from .module import exchange, layout
 from .recipes import Recipe, recipe
 from .replicas import replica
 from .sharing import NotShareable, share_
+from .viewed import viewed
 
 __all__ = [
     "Cast",
@@ -20,4 +21,5 @@ __all__ = [
     "recipe",
     "replica",
     "share_",
+    "viewed",
 ]

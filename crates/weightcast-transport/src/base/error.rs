@@ -125,6 +125,16 @@ pub enum TransportError {
         /// Why not.
         what: String,
     },
+    /// The memory of an export cannot be mapped here.
+    #[error(
+        "the memory of the source at {addr} is not to be mapped here ({what}): copy it instead"
+    )]
+    NotLent {
+        /// The data port.
+        addr: SocketAddr,
+        /// Why not.
+        what: String,
+    },
     /// A system call failed for a reason of this process.
     #[error("{call} failed ({what}): check the limits of this process")]
     System {
@@ -171,6 +181,7 @@ impl TransportError {
             | Self::ReadOnlyTarget { .. }
             | Self::UnwritableTarget { .. }
             | Self::NoDirect { .. } => Advice::Fatal,
+            Self::NotLent { .. } => Advice::RetryElsewhere,
         }
     }
 }
@@ -349,6 +360,7 @@ mod tests {
             (TransportError::UnwritableTarget { address: 1 }, Fatal),
             (TransportError::Protocol { addr, what: "" }, RetryElsewhere),
             (TransportError::NoDirect { addr, what: what() }, Fatal),
+            (TransportError::NotLent { addr, what: what() }, RetryElsewhere),
             (TransportError::System { call: "", what: what() }, RetrySame),
         ];
         for (kind, advice) in table {

@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`job`] says what is read from which [`peer`], or written to it, [`options`] how; [`read`]
 //! and [`write`](self::write) check the jobs and make a [`checked_job`] of each; a [`stock`] is
-//! what one source gives, or several together; [`run`] has the threads, and [`gauge`] tells how far they are.
+//! what one source gives, or several together; [`run`] has the threads, and [`gauge`] tells how far they are. A `view`
+//! moves nothing: the memory is mapped.
 
 mod checked_job;
 pub(crate) mod gauge;
@@ -12,4 +13,5 @@ pub(crate) mod peer;
 pub(crate) mod read;
 mod run;
 mod stock;
+mod view;
 pub(crate) mod write;

@@ -172,6 +172,11 @@ impl Peer {
         self.process.as_deref()
     }
 
+    /// The lanes to it, the preferred first.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = &dyn Endpoint> {
+        self.lanes.iter().map(|lane| &**lane)
+    }
+
     /// The lane that is taken if it carries what is read.
     fn preferred(&self) -> &dyn Endpoint {
         &*self.lanes[self.preferred]
@@ -273,6 +278,16 @@ impl Peer {
         if let Some(known) = lock(&self.described).get(&(export, generation)) {
             return Ok(Arc::clone(known));
         }
+        self.describe_anew(export, generation, patience)
+    }
+
+    /// [`Peer::describe`] that asks in any case: the source refuses what it has fenced.
+    pub(super) fn describe_anew(
+        &self,
+        export: ExportId,
+        generation: u64,
+        patience: &Patience<'_>,
+    ) -> Result<Arc<ExportDescription>, TransportError> {
         let description = match &self.process {
             Some(process) => process.describe(export, generation, patience),
             None => self.port.describe(export, generation, patience),

@@ -1,5 +1,6 @@
 //! What a lane is to the engine.
 
+use super::shared::ExportView;
 use super::task::{LaneTask, WriteTask};
 use super::way::Way;
 use crate::base::error::TransportError;
@@ -52,6 +53,11 @@ pub(crate) trait Endpoint: Send + Sync {
 
     /// Why it does not carry an export, where users would wonder.
     fn why_not(&self, _: ExportId, _: &ExportDescription) -> Option<String> {
+        None
+    }
+
+    /// The memory of an export that it was prepared for, if that is mapped here.
+    fn view(&self, _: ExportId) -> Option<ExportView> {
         None
     }
 

@@ -23,6 +23,7 @@ mod tcp;
 pub(crate) mod way;
 
 pub(crate) use endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
+pub use shared::ExportView;
 pub(crate) use task::{LaneTask, WriteTask};
 
 /// All lanes, the preferred first. The last one carries everything, so no peer is without it.

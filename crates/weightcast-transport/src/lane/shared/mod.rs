@@ -25,10 +25,12 @@ use mapped::{Mapped, MappedExports};
 use offer::Offer;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
+pub use view::ExportView;
 
 mod lane;
 mod mapped;
 mod offer;
+mod view;
 
 /// The lane out of shared memory.
 pub(super) struct SharedKind;
@@ -148,6 +150,10 @@ impl Endpoint for SharedSource {
             (_, None) => Some("not in shared memory".to_owned()),
             (_, Some(offer)) => offer.why_not(),
         }
+    }
+
+    fn view(&self, export: ExportId) -> Option<ExportView> {
+        Some(ExportView::new(export, self.mapped(export)?.ok()?))
     }
 
     fn verify(&self) -> Result<(), TransportError> {

@@ -458,7 +458,7 @@ impl ShardHandle {
 
     /// The version that the memory holds, if it holds one. In another process: none.
     pub fn version(&self) -> Option<Version> {
-        self.view().held
+        self.session_view().held
     }
 
     /// Where the read of the last call differed from what was published, if it ended with
@@ -496,7 +496,7 @@ impl ShardHandle {
         &self.replica
     }
 
-    pub(super) fn view(&self) -> SessionView {
+    pub(super) fn session_view(&self) -> SessionView {
         let own = self.own().ok();
         own.map_or_else(SessionView::default, |own| {
             *own.shared.view.lock().expect("no panic while held")

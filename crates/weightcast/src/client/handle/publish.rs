@@ -82,7 +82,7 @@ impl ShardHandle {
             .ok_or_else(|| Error::misuse("nothing is registered: call register first"))?;
         let refreshed = self.refresh(&registration, exchange);
         refreshed.map_err(|error| self.decline(error, until))?;
-        let (catalog, generation) = (registration.catalog, self.view().generation);
+        let (catalog, generation) = (registration.catalog, self.session_view().generation);
         match self.call(Call::Publish { version, catalog, generation }, left(until))?.0 {
             Answer::Published { version } => Ok(version),
             other => Err(unexpected(&other)),

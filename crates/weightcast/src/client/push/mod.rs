@@ -33,7 +33,7 @@ pub(crate) mod samples;
 mod scene;
 pub(in crate::client) mod sender;
 mod sending;
-mod server;
+pub(in crate::client) mod server;
 pub(in crate::client) mod target;
 pub(crate) mod word;
 

@@ -18,7 +18,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// They did not come within `patience`.
-pub(super) fn layouts(
+pub(in crate::client) fn layouts(
     state: &Arc<HandleState>,
     names: &[ContentDigest],
     patience: Duration,
@@ -33,7 +33,7 @@ pub(super) fn layouts(
 ///
 /// # Errors
 /// No answer within `patience`, as after the handle's end.
-pub(super) fn ask<T, F>(
+pub(in crate::client) fn ask<T, F>(
     state: &Arc<HandleState>,
     patience: Duration,
     question: impl FnOnce(ServerConnection) -> F,
