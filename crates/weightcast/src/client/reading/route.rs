@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::{Span, info_span};
 use weightcast_plan::{Codec, Plan};
 use weightcast_protocol::ShardSums;
-use weightcast_protocol::message::ReadFailure;
+use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
     Auth, ExportId, Holds, Peer, SourceJob, StridedCopy, TransferOptions, TransportError, Way,
@@ -112,7 +112,8 @@ impl Routes {
         drop(digesting);
         drop(memory);
         let mut transfer = self.transfer(read, &jobs);
-        transfer.given = by_replica(read, &bound);
+        let shards = bound.iter().map(|bound| bound.shard);
+        transfer.given = by_replica(read.assignment, shards.zip(read.pace.gauge.given()));
         transfer.unchanged = left_out.bytes(&plan);
         transfer.seconds = started.elapsed().as_secs_f64();
         (transfer.plan_seconds, transfer.plan_from) = (planned.as_secs_f64(), plan_from);
@@ -288,13 +289,13 @@ pub(crate) struct ArrivedRead {
     pub(crate) evidence: Evidence,
 }
 
-/// What each replica has given, the source first.
-fn by_replica(read: &Read<'_>, bound: &[BoundSource]) -> Vec<u64> {
-    let mut given = vec![0; read.assignment.stripes()];
-    for (bound, bytes) in bound.iter().zip(read.pace.gauge.given()) {
-        given[read.assignment.at(bound.shard as u32).0] += bytes;
+/// What each replica has given, the source first; `given` is by place in the assignment.
+fn by_replica(assignment: &Assignment, given: impl Iterator<Item = (usize, u64)>) -> Vec<u64> {
+    let mut each = vec![0; assignment.stripes()];
+    for (place, bytes) in given {
+        each[assignment.at(place as u32).0] += bytes;
     }
-    given
+    each
 }
 
 /// A job for each source: all copies of the plan from there but those that are left out. One without

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use weightcast_plan::{DType, Layout, LayoutBuilder, Part};
-use weightcast_protocol::message::{Assignment, SourceShard};
+use weightcast_protocol::message::SourceShard;
 use weightcast_protocol::{ContentDigest, Epoch, Generation, Version};
 use weightcast_transport::{DataServer, Region};
 
@@ -24,8 +24,12 @@ fn auth() -> Auth {
 
 /// The routes of a client of these servers.
 fn routes(servers: &str) -> Routes {
+    routes_by(Way::Auto, servers)
+}
+
+fn routes_by(way: Way, servers: &str) -> Routes {
     let networks = Networks::new(&Options::new(Role::Rollout), servers, None).unwrap();
-    Routes::new(auth(), Way::Auto, networks, None)
+    Routes::new(auth(), way, networks, None)
 }
 
 fn soon() -> Instant {
@@ -61,6 +65,17 @@ pub(in crate::client) struct RouteScene {
 impl RouteScene {
     pub(in crate::client) fn reading(tensor: &str) -> Self {
         Self::into(tensor, fresh())
+    }
+
+    /// A reader of both tensors, in a buffer each.
+    fn reading_both() -> Self {
+        let mut builder = LayoutBuilder::new();
+        for name in ["a", "b"] {
+            builder.add(name, DType::U8, &[BYTES], vec![Part::new(name).shape([BYTES])], 0);
+        }
+        let layout = Arc::new(builder.build().unwrap());
+        let made = RegisteredShard::new(&[layout], 0, vec![fresh(), fresh()]).unwrap();
+        Self { registration: Arc::new(made), ..Self::reading("a") }
     }
 
     fn into(tensor: &str, target: Region) -> Self {
@@ -203,6 +218,47 @@ fn a_source_that_fails_is_connected_to_anew() {
     assert!(scene.read().is_err());
     let after = peers();
     assert!(Arc::ptr_eq(&before[0], &after[0]) && !Arc::ptr_eq(&before[1], &after[1]));
+}
+
+/// The read's own way is that of its first source.
+#[test]
+fn what_came_by_each_way_is_told() {
+    let served = |mut scene: RouteScene, shared: usize| {
+        let region = Region::allocate_shared(BYTES as usize).unwrap();
+        scene.served[shared] = Arc::new(registered(["a", "b"][shared], region));
+        scene.routes = routes_by(Way::Shared, "localhost:1");
+        (0..2).for_each(|shard| scene.serve(shard, 7));
+        scene.read().map_err(|e| format!("{e:?}")).unwrap().transfer
+    };
+    for shared in [0, 1] {
+        let moved = served(RouteScene::reading("a"), shared);
+        let lent = if shared == 0 { BYTES } else { 0 };
+        assert_eq!((moved.shared, moved.direct + moved.tcp), (lent, BYTES - lent));
+        let moved = served(RouteScene::reading_both(), shared);
+        assert_eq!((moved.shared, moved.direct + moved.tcp), (BYTES, BYTES));
+        assert_eq!(
+            (moved.way == "shared", moved.way_reason.contains("not in shared memory")),
+            (shared == 0, shared == 1),
+            "{}: {}",
+            moved.way,
+            moved.way_reason
+        );
+    }
+}
+
+/// Replicas of two shards each.
+#[test]
+fn bytes_count_for_the_replica_whose_shard_has_given_them() {
+    let own = RouteScene::reading("a").assignment(1);
+    let shards = own.shards.iter().chain(own.shards.iter()).cloned().collect();
+    let both = Assignment { helpers: vec!["other".to_owned()], shards, ..own };
+    for (given, expected) in [
+        (&[(0, 1), (1, 2), (2, 4), (3, 8)][..], [3, 12]),
+        (&[(1, 2), (3, 8)], [2, 8]),
+        (&[(3, 8)], [0, 8]),
+    ] {
+        assert_eq!(by_replica(&both, given.iter().copied()), expected);
+    }
 }
 
 /// So many connections are kept; the next one begins anew.
