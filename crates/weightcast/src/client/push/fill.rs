@@ -59,8 +59,6 @@ pub(super) struct Fill {
     fenced: bool,
     /// Set once the content was compared: the digests of its cells, and the generation that was compared.
     compared: Option<(Vec<Digest>, Generation)>,
-    /// The session was told that the memory is filled.
-    told: bool,
     /// Why the push is to end here.
     failed: Option<String>,
     /// Why it did.
@@ -107,7 +105,6 @@ impl Fill {
             read: None,
             fenced: false,
             compared: None,
-            told: false,
             failed: None,
             ended_as: None,
         })
@@ -173,14 +170,13 @@ impl Fill {
         self.read = Some(read);
         self.fenced = true;
         match self.compared.take() {
-            Some(compared) if keep || !self.told => {
+            Some(compared) if keep => {
                 self.compared = Some(compared);
                 self.tell_filled();
             }
             // The group's content is not the version's, though each parcel is as it was sent: so what was sent is wrong.
             Some((_, generation)) => {
                 let all = (0..self.plan.parcels.len() as u32).collect();
-                self.told = false;
                 self.machine.handle_verified(generation, &all);
             }
             None => self.machine.handle_paused(),
@@ -248,7 +244,6 @@ impl Fill {
         let Some((digests, _)) = &self.compared else { return };
         let digests = digests.clone();
         let Some(read) = self.read.take() else { return };
-        self.told = true;
         let result = self.arrived(&read, digests);
         (read.report)(result);
     }

@@ -150,13 +150,18 @@ impl FillScene {
 
     /// The same, with a byte that is wrong where `wrong` is not zero.
     fn write_as(&self, grant: &PushGrant, sender: SenderId, wrong: u8) {
+        self.send(grant, sender, 0, wrong);
+    }
+
+    /// The same by a sender that holds other bytes where `other` is not zero.
+    fn send(&self, grant: &PushGrant, sender: SenderId, other: u8, wrong: u8) {
         let plan = self.target.plan();
         let registration = self.target.state.current().unwrap().0;
         let mut sums = BTreeMap::new();
         for number in &grant.parcels {
             let at = *number as usize * 8;
-            let half = &content()[at..at + 8];
-            self.target.region.write_at(at, half).unwrap();
+            let half: Vec<u8> = content()[at..at + 8].iter().map(|byte| byte ^ other).collect();
+            self.target.region.write_at(at, &half).unwrap();
             let of = PushPlan::new(Arc::clone(&registration), &whole_plan(&self.target));
             sums.insert(*number, of.sum(&of.digests(&plan.parcels[*number as usize], 1, || true)));
             self.target.region.write_at(at, &[half[0] ^ wrong]).unwrap();
@@ -292,6 +297,23 @@ fn a_parcel_that_is_not_what_was_sent_is_written_again() {
         tells.recv_timeout(LONG).unwrap().unwrap();
         drop(scene.end(Ok(())));
     }
+}
+
+/// What a sender with corrupt memory has sent is what it said, and the server refuses that.
+#[test]
+fn a_parcel_is_compared_with_what_was_sent_last() {
+    let scene = FillScene::begun();
+    let (tells, grants) = scene.fenced();
+    scene.send(&grants[0], SENDERS[0], 1, 0);
+    scene.write(&grants[1]);
+    tells.recv_timeout(LONG).unwrap().unwrap();
+    let again = scene.read();
+    scene.differing();
+    scene.order(scene.driver.order(PUSH, 2));
+    let grants = scene.until(TargetState::Filling).report.grants;
+    grants.iter().for_each(|grant| scene.write(grant));
+    again.recv_timeout(LONG).unwrap().unwrap();
+    assert_eq!(scene.end(Ok(())).target.region.to_vec(), content());
 }
 
 #[test]
