@@ -75,7 +75,7 @@ impl FoundRefusal {
         }
     }
 
-    fn end(&self, found: Option<String>) {
+    pub(in crate::client) fn end(&self, found: Option<String>) {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         self.ended.notify_all();
     }
