@@ -17,6 +17,7 @@ use crate::client::mismatch::locate::Cause;
 use crate::client::reading::pace::LatestRead;
 
 mod calls;
+mod explained;
 
 pub(in crate::client) const LONG: Duration = Duration::from_secs(20);
 /// Of the registered tensor `w`.
@@ -70,7 +71,7 @@ impl HandleScene {
     }
 
     /// A scene; `fills` is whether its memory may be filled at any time, unlike a trainer's.
-    fn made(
+    pub(in crate::client) fn made(
         fills: bool,
         staging_bytes: Option<u64>,
         shards: u32,
@@ -447,6 +448,10 @@ fn a_thread_that_does_not_end_keeps_its_memory_from_others() {
     scene.handle.close_within(short, short);
     assert!(scene.own().shared.current().is_none());
     assert!(somebody().reserve(memory(), true).is_err());
+    // The thread may hear of it later than its caller stops waiting.
+    while scene.heard.lock().unwrap().is_empty() {
+        thread::yield_now();
+    }
     scene.handle.close(LONG);
     assert_eq!(scene.heard(), [HeardCall::Close(span(short))], "closed once");
     drop(scene);

@@ -158,10 +158,10 @@ mod tests {
         scene
     }
 
-    /// Accepts a push that this driver begins.
+    /// Accepts the push of this number, which this driver begins.
     fn accept(
         scene: &HandleScene,
-        driver: &PushScene,
+        (driver, number): (&PushScene, u64),
         before: &mut (dyn FnMut(Version) -> bool + Send),
     ) -> Result<Updated, Error> {
         let room = &scene.own().shared.push.target;
@@ -172,7 +172,7 @@ mod tests {
             while !room.accepts(&samples::question("rollout", "driver")) {
                 thread::yield_now();
             }
-            let order = driver.order(PushNumber { driver: 3, number: 2 }, 1);
+            let order = driver.order(PushNumber { driver: 3, number }, 1);
             assert_eq!(room.order(driver.state.push.now(), order), Some(Vec::new()));
             accepts.join().unwrap().unwrap_or_else(|_| Err(Error::Bug("panicked".to_owned())))
         })
@@ -197,7 +197,7 @@ mod tests {
             let scene = accepting(move |_| told.clone());
             let state = &scene.own().shared;
             let driver = PushScene::sender(0);
-            for _ in 0..2 {
+            for number in [2, 3] {
                 let mut before = |version: Version| {
                     assert_eq!(version, VERSION);
                     let (exports, auth) = (state.exports.exports(), &state.routes.auth);
@@ -207,7 +207,7 @@ mod tests {
                     assert_eq!(opened.open(exports, auth, &grant, &regions, LONG), Ok(true));
                     consents.expect("as a test wants")
                 };
-                let accepted = accept(&scene, &driver, &mut before);
+                let accepted = accept(&scene, (&driver, number), &mut before);
                 assert_eq!(accepted.is_ok(), answer.is_ok() && consents == Some(true));
                 assert_eq!(state.exports.exports().grants(), 0);
                 assert!(
