@@ -205,12 +205,15 @@ fn what_all_shards_find_wrong_all_take_back() {
             let mut answers = vec![Ok(registered(&[&ours, &theirs])), taken_back].into_iter();
             let said = vec![stored(), fetched(&ours), fetched(&theirs)];
             let scene = HandleScene::new(2, said, move |_| answers.next().unwrap());
-            let error = register(&scene, &ours, &regions).unwrap_err().to_string();
+            // However little time is left, there is some to take it back.
+            let source = LayoutSource::Known(ours.clone());
+            let error = scene.handle.register(source, regions.to_vec(), LEAVE);
+            let error = error.unwrap_err().to_string();
             assert!(error.contains(found), "{error}");
             let heard = scene.heard();
             let closed = matches!(heard.last(), Some(HeardCall::Close(_)));
             assert_eq!((heard.len(), closed), (2 + usize::from(left), left), "{heard:?}");
-            assert!(matches!(&heard[1], HeardCall::Call(Call::Unregister, _)), "{heard:?}");
+            assert_eq!(heard[1], HeardCall::Call(Call::Unregister, crate::clock::span(LEAVE)));
             nothing_is_registered(&scene, &ours, &regions);
         }
     }
@@ -240,6 +243,20 @@ fn what_a_shard_finds_wrong_by_itself_it_declines() {
                 nothing_is_registered(&scene, &ours, &regions);
             }
         }
+    }
+}
+
+/// Nobody else holds what a handle may fill at any time. A trainer's is filled by its trainer alone, and some not at all.
+#[test]
+fn memory_is_kept_from_others_where_it_may_be_filled() {
+    for (fills, fixed) in [(true, false), (true, true), (false, false), (false, true)] {
+        let (ours, memory) = (whole_of("w", DType::U8), region(8));
+        let regions = [if fixed { memory.read_only() } else { memory }];
+        let (answer, said) = (registered(&[&ours]), vec![stored(), fetched(&ours)]);
+        let scene = HandleScene::made(fills, None, 1, said, move |_| Ok(answer.clone()));
+        register(&scene, &ours, &regions).unwrap();
+        let theirs = somebody().reserve(ReservedMemory::new(&ours, &regions), false);
+        assert_eq!(theirs.is_err(), fills && !fixed, "fills: {fills}, read-only: {fixed}");
     }
 }
 
