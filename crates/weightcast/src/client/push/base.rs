@@ -96,9 +96,15 @@ mod tests {
 
     /// The handle's own replica is `rollout`, of the model `policy`.
     fn found(said: Vec<Said>) -> (Result<Base, Error>, usize) {
+        found_by(&BASE, said)
+    }
+
+    /// The same, where the replica has registered these layouts.
+    fn found_by(layouts: &[ContentDigest], said: Vec<Said>) -> (Result<Base, Error>, usize) {
         let port = FakePort::saying(said);
         let asked = Arc::clone(&port.asked);
         let driver = PushScene::sender_of(0, port);
+        driver.state.push.registered(layouts.to_vec());
         let own = HandleScene::new(2, Vec::new(), |call| panic!("{call:?}"));
         let base = Base::find(&driver.state, &own.handle, VERSION);
         (base, asked.load(std::sync::atomic::Ordering::Relaxed))
@@ -178,6 +184,22 @@ mod tests {
             let (base, _) = found(vec![listed(&[]), inspected(own)]);
             let refused = base.err().unwrap().to_string();
             assert!(refused.contains("all of its shards publish it first"), "{refused}");
+        }
+    }
+
+    /// No word names more.
+    #[test]
+    fn so_many_shards_push_together_at_most() {
+        for (shards, pushes) in [(PUSH_SHARDS, true), (PUSH_SHARDS + 1, false)] {
+            let layouts = vec![WHOLE; shards];
+            let said = vec![listed(&[]), inspected(copy(VERSION, &layouts, 100))];
+            match (found_by(&layouts, said).0, pushes) {
+                (Ok(base), true) => assert_eq!(base.senders.len(), shards),
+                (Err(Error::Call(CallError::Limit { limit, got, .. })), false) => {
+                    assert_eq!((limit, got), (PUSH_SHARDS as u64, shards as u64));
+                }
+                (found, _) => panic!("{shards}: {:?}", found.err()),
+            }
         }
     }
 

@@ -23,6 +23,17 @@ pub(in crate::client) struct SendingRoom {
 
 #[cfg(test)]
 impl SendingRoom {
+    /// As if a grant had come.
+    pub(in crate::client) fn begin(&self) {
+        let machine = PushSender::new(SenderId(1), weightcast_protocol::Safeguards::default());
+        self.state.lock().expect("no panic while held").machine = Some((SenderId(1), machine));
+    }
+
+    /// Whether nothing is written from here before another grant comes.
+    pub(in crate::client) fn is_over(&self) -> bool {
+        self.state.lock().expect("no panic while held").machine.is_none()
+    }
+
     /// The newest version that may have been pushed from here.
     pub(in crate::client) fn newest(&self) -> Option<weightcast_protocol::Version> {
         self.state.lock().expect("no panic while held").early.newest

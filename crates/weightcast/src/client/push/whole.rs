@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use weightcast_plan::{DType, Layout, LayoutBuilder, Part};
-use weightcast_protocol::push::{PushSender, SenderId, TargetEnd};
-use weightcast_protocol::{CallError, Safeguards, Selector};
+use weightcast_protocol::push::TargetEnd;
+use weightcast_protocol::{CallError, Selector};
 use weightcast_transport::Region;
 
 use super::outcome::{PushEnd, PushTerms, PushWay, Pushed};
@@ -192,8 +192,7 @@ fn all_shards_of_a_trainer_write_into_a_rollout_of_another_layout() {
 /// As if a grant had come.
 fn sends(shard: &ServedShard) -> &SendingRoom {
     let room = &shard.handle.own().unwrap().shared.push.sending;
-    let machine = PushSender::new(SenderId(1), Safeguards::default());
-    room.state.lock().unwrap().machine = Some((SenderId(1), machine));
+    room.begin();
     room
 }
 
@@ -206,11 +205,10 @@ fn a_shard_whose_version_changes_writes_no_more_of_it() {
     let rollout = group(&server, "rollout", Role::Rollout, 0, 1);
     rollout[0].handle.replicate(Selector::Latest, LONG).unwrap();
     let rooms = [&trainer, &rollout].map(|group| sends(&group[0]));
-    let is_over = |room: &SendingRoom| room.state.lock().unwrap().machine.is_none();
     publish(&trainer, 2);
-    assert!(is_over(rooms[0]));
+    assert!(rooms[0].is_over());
     rollout[0].handle.update(Selector::Latest, false, LONG).unwrap();
-    assert!(is_over(rooms[1]));
+    assert!(rooms[1].is_over());
 }
 
 /// A call that lets the program write to the memory waits for what is under way.
@@ -252,6 +250,20 @@ fn memory_that_was_pushed_to_reads_the_next_version() {
             shard.has(1, index, 2, content);
         }
     }
+}
+
+/// What others have written is known by its cells.
+#[test]
+fn memory_that_was_pushed_to_reads_nothing_of_the_same_content() {
+    let server = server();
+    let trainer = trainer(&server, 1);
+    publish(&trainer, 1);
+    let rollout = group(&server, "rollout", Role::Rollout, 0, 1);
+    assert!(pushed(&rollout, &trainer[0].handle, &terms(None, LONG)).0.is_whole());
+    publish_as(&trainer, 2, 1);
+    let updated = rollout[0].handle.update(Selector::Latest, false, LONG).unwrap();
+    assert_eq!((updated.changed, updated.transfer.unchanged), (true, ROWS * COLUMNS));
+    rollout[0].has(0, 0, 1, 1);
 }
 
 /// What rests between two pushes is of the memory that was registered then.
@@ -467,7 +479,9 @@ fn large_tensors_and_tied_ones_are_pushed_in_parcels() {
         assert!(pushed.is_whole() && pushed.shards[0].bytes == LARGE + COLUMNS, "{pushed:?}");
         accepts.join().unwrap()
     });
-    assert_eq!(updated.transfer.way, "push");
+    let moved = updated.transfer;
+    let came = (moved.way.as_str(), moved.tcp, moved.bytes);
+    assert_eq!(came, ("push", LARGE + COLUMNS, LARGE + 2 * COLUMNS));
     assert!(regions[0].to_vec() == content && regions[1].to_vec() == [5; COLUMNS as usize]);
 }
 

@@ -74,6 +74,27 @@ fn memory_that_others_write_is_offered_to_no_reader() {
     });
 }
 
+/// It serves nothing meanwhile, and afterwards at another generation.
+#[test]
+fn a_shard_that_has_lost_its_server_writes_nothing_into_others() {
+    run(async {
+        let mut world = world().await;
+        world.read(READER, false, LONG);
+        assert!(world.answer(READER).await.is_ok());
+        let shared = std::sync::Arc::clone(&world.workers[READER].control.shared);
+        let room = &shared.push.sending;
+        room.begin();
+        world.pass(Span::from_secs(5)).await;
+        assert!(!room.is_over());
+        let held = world.workers[READER].control.session.version();
+        lock(&world.net).unreachable.push(READER);
+        world.cut(READER);
+        world.pass(Span::from_secs(20)).await;
+        assert_eq!(world.workers[READER].control.session.version(), held);
+        assert!(held.is_some() && room.is_over());
+    });
+}
+
 /// Well or not: nobody writes once the caller has its answer.
 #[test]
 fn a_push_ends_with_its_call() {

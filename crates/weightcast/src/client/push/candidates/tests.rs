@@ -115,6 +115,18 @@ fn who_holds_the_version_takes_no_part() {
     assert_eq!(held, [(0, PushEnd::Held), (1, PushEnd::Held)]);
 }
 
+/// Nobody has to accept.
+#[test]
+fn a_push_to_all_ends_where_all_hold_the_version() {
+    let mut candidates = candidates(None);
+    for shard in [0, 1] {
+        assert!(!candidates.is_settled(false));
+        let offer = PushOffer { holds: Some(VERSION), ..offer("pair", shard, 2) };
+        assert!(candidates.offered(offer).is_none());
+    }
+    assert!(candidates.is_settled(false));
+}
+
 #[test]
 fn named_replicas_are_waited_for_until_the_end() {
     let mut candidates = candidates(Some(&["peer", "late"]));

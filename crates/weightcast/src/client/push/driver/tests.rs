@@ -9,6 +9,7 @@ use weightcast_protocol::push::{
 use weightcast_protocol::{Epoch, Generation, Span};
 
 use super::*;
+use crate::client::connection::tests::{FakePort, Said};
 use crate::client::handle::tests::HandleScene;
 use crate::client::handle_state::SessionView;
 use crate::client::push::samples::{self, VERSION};
@@ -506,6 +507,24 @@ fn a_driver_waits_for_what_is_due_next() {
         let wait = push.wait();
         assert!(least <= wait && wait <= most, "{wait:?}");
     }
+}
+
+/// A server that refuses is asked no more often than others.
+#[test]
+fn a_driver_looks_now_and_then() {
+    let refused = Said::Refused(tonic::Status::unavailable("down"));
+    let port = FakePort::saying([refused]);
+    let asked = Arc::clone(&port.asked);
+    let mut scene = DriveScene::new();
+    scene.senders[0] = PushScene::sender_of(0, port);
+    let mut push = scene.push(None);
+    push.look();
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 0, "it is not time yet");
+    let before = Instant::now();
+    push.looks_at = before;
+    push.look();
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert!(push.looks_at >= before + LOOK);
 }
 
 #[test]

@@ -213,8 +213,13 @@ fn a_grant_for_somebody_else_is_nobodys() {
     assert!(scene.sending().uses.is_empty());
     assert_eq!(scene.counts().1, 0);
     scene.sender.state.release();
-    assert!(!scene.grant(&scene.granted(2, [0])), "no memory is registered");
+    let mut early = scene.granted(3, [0]);
+    early.grant.version.number += 1;
+    for word in [scene.granted(2, [0]), early.clone()] {
+        assert!(!scene.grant(&word), "no memory is registered");
+    }
     assert!(scene.sending().uses.is_empty());
+    assert_eq!(scene.sending().early.due(early.grant.version), []);
 }
 
 /// Whatever is written when the memory is to change is cut off, and its drivers are told.
