@@ -90,6 +90,25 @@ fn of_several_sources_the_one_that_gave_the_bytes_is_named() {
     assert_eq!((place.cause, place.source_shard), (Cause::Source, Some(0)));
 }
 
+/// Nobody notes who gave which bytes: a helper may be to blame whom no copy of the plan names.
+#[test]
+fn a_helper_that_no_longer_holds_what_it_published_is_found() {
+    let (scene, mut evidence) = read();
+    scene.serve(0, 7);
+    scene.note(0, &scene.served(0).note(&scene.served(0).digest_all()));
+    flip(&scene.served(0).regions[0]);
+    flip(&scene.registration.regions[0]);
+    let [source, helper] = [1, 0].map(|shard: usize| evidence.assignment.shards[shard].clone());
+    evidence.assignment.shards = [source, helper].into();
+    evidence.assignment.helpers = vec!["second".to_owned()];
+    evidence.sources = vec![Arc::clone(&scene.layouts()[1]); 2];
+    let plan = Arc::make_mut(&mut evidence.plan);
+    plan.copies.iter_mut().for_each(|copy| copy.source = 0);
+    let place = search(&scene, &evidence).unwrap();
+    assert_eq!((place.cause, place.source_shard), (Cause::Source, Some(0)));
+    assert!(place.said.contains("shard 0 of second"), "{}", place.said);
+}
+
 #[test]
 fn a_search_ends_when_it_must() {
     let (scene, evidence) = read();
