@@ -119,23 +119,58 @@ mod tests {
     use std::sync::mpsc;
 
     use weightcast_plan::{DType, LayoutBuilder, Part};
+    use weightcast_transport::ExportId;
 
     use super::*;
+
+    fn registration() -> RegisteredShard {
+        let mut layout = LayoutBuilder::new();
+        layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
+        let region = Region::allocate(8).unwrap();
+        RegisteredShard::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]).unwrap()
+    }
+
+    /// It brings no versions near itself.
+    #[test]
+    fn a_second_replica_has_its_owners_place_and_options_under_another_name() {
+        let options = Options {
+            offload_seeding: true,
+            deadline: Duration::from_secs(11),
+            ..Options::new(Role::Rollout)
+        };
+        let place = Replica { datacentre: "here".to_owned(), ..Replica::new("rollout", 2, 3) };
+        let owner = Owner {
+            model: "policy".to_owned(),
+            replica: place.clone(),
+            options,
+            shared: HandleState::alone(Some((Arc::new(registration()), ExportId(7))), None),
+            room: Room::new(None),
+            open: Arc::new(ShardHandle::open),
+        };
+        let (said, told) = mpsc::channel();
+        let role = Role::Seed(Version { epoch: weightcast_protocol::Epoch(1), number: 5 });
+        let keep = move |second| {
+            said.send(second).unwrap();
+            Ok(())
+        };
+        owner.begin("weightcast-test", ("seed".to_owned(), role), keep, |why| panic!("{why}"));
+        let second: Second = told.recv().unwrap();
+        assert_eq!(second.replica, Replica { name: "seed".to_owned(), ..place });
+        let options = &second.options;
+        assert_eq!((options.role, options.offload_seeding), (role, false));
+        assert_eq!((options.deadline, second.model.as_str()), (Duration::from_secs(11), "policy"));
+        assert!(Arc::ptr_eq(&second.room, &owner.room));
+    }
 
     /// A seed of the next version needs the room of the last version's seed, which is just being
     /// dropped. Without the wait, the first attempt would come too early.
     #[test]
     fn a_copy_waits_for_the_room_of_the_one_before() {
-        let mut layout = LayoutBuilder::new();
-        layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
-        let region = Region::allocate(8).unwrap();
-        let registration =
-            RegisteredShard::new(&[Arc::new(layout.build().unwrap())], 0, vec![region]);
         let second = Second {
             model: "model".to_owned(),
             replica: Replica::new("rollout", 0, 1),
             options: Options::new(Role::Rollout),
-            registration: Arc::new(registration.unwrap()),
+            registration: Arc::new(registration()),
             room: Room::new(Some(8)),
             open: Arc::new(ShardHandle::open),
         };

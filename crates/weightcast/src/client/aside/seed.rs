@@ -43,7 +43,7 @@ impl Seeder {
 }
 
 /// Ends when the seed is not needed any more.
-fn keep(
+pub(super) fn keep(
     second: Second,
     version: Version,
     deadline: Duration,

@@ -3,16 +3,20 @@
 use std::thread;
 
 use weightcast_plan::{DType, LayoutBuilder, Part};
-use weightcast_protocol::{Epoch, Span};
+use weightcast_protocol::message::{Answer, Call};
+use weightcast_protocol::{Epoch, Selector, Span};
 use weightcast_transport::ExportId;
 
 use super::super::room::Room;
-use super::super::seed::Seeder;
+use super::super::seed::{self, Seeder};
 use super::*;
+use crate::client::connection::tests::whole;
 use crate::client::handle::ShardHandle;
+use crate::client::handle::tests::{HandleScene, LONG};
 use crate::client::handle_state::HandleState;
 use crate::client::memory::registration::RegisteredShard;
 use crate::config::{Options, Replica};
+use crate::manifest;
 use crate::serve::{ServeConfig, serve};
 
 const BYTES: u64 = 4_000;
@@ -179,6 +183,80 @@ fn a_copy_that_is_stopped_is_waited_for_and_leaves_nothing() {
     let (registration, _) = owner.shared.current().unwrap();
     assert!(owner.room.take(&registration, Duration::ZERO).is_ok());
     assert_eq!(Arc::strong_count(&registration), 2);
+}
+
+/// A second replica over a handle whose calls are answered well, and what is called.
+fn kept(room: &Arc<Room>) -> (Second, std::sync::mpsc::Receiver<Call>) {
+    let made = registration();
+    let encoded = manifest::encode(&made.layout);
+    let name = manifest::blob_digest(&encoded);
+    let (says, said) = std::sync::mpsc::channel();
+    let scene = HandleScene::new(1, vec![whole(b""), whole(&encoded)], move |call| {
+        says.send(call.clone()).expect("it is heard");
+        Ok(match call {
+            Call::Register { .. } => Answer::Registered { layouts: [name].into() },
+            Call::Publish { .. } => Answer::Published { version: VERSION },
+            _ => Answer::Committed { version: VERSION, source: "trainer".to_owned() },
+        })
+    });
+    let handle = Mutex::new(Some(scene.handle));
+    let owner = Owner {
+        model: "model".to_owned(),
+        replica: Replica::new("rollout", 0, 1),
+        options: Options::new(Role::Rollout),
+        shared: HandleState::alone(Some((Arc::new(made), ExportId(7))), None),
+        room: Arc::clone(room),
+        open: Arc::new(move |_, _, _| Ok(handle.lock().unwrap().take().expect("it opens once"))),
+    };
+    let (tells, told) = std::sync::mpsc::channel();
+    let keep = move |second| {
+        tells.send(second).unwrap();
+        Ok(())
+    };
+    let role = Role::Seed(VERSION);
+    owner.begin("weightcast-test", ("copy".to_owned(), role), keep, |reason| panic!("{reason}"));
+    (told.recv().unwrap(), said)
+}
+
+/// And counts once it holds that.
+#[test]
+fn a_copy_holds_the_version_that_it_was_made_for() {
+    let figures = SharedFigures::default();
+    let (second, said) = kept(&Room::new(None));
+    assert!(keep(second, VERSION, &Copying::default(), &figures).unwrap(), "it is over");
+    let calls: Vec<Call> = said.try_iter().collect();
+    let [Call::Register { .. }, Call::Publish { version, .. }] = &calls[..] else {
+        panic!("{calls:?}")
+    };
+    assert_eq!((*version, figures.lock().unwrap().offloads), (VERSION.number, 1));
+    let (second, said) = kept(&Room::new(None));
+    seed::keep(second, VERSION, LONG, &figures).unwrap();
+    let calls: Vec<Call> = said.try_iter().collect();
+    let [Call::Register { .. }, Call::Replicate { selector }] = &calls[..] else {
+        panic!("{calls:?}")
+    };
+    assert_eq!((*selector, figures.lock().unwrap().seeds), (Selector::Exact(VERSION.number), 1));
+}
+
+/// Whose replica is just being dropped.
+#[test]
+fn a_seed_waits_for_the_room_of_the_one_before() {
+    let room = Room::new(Some(BYTES));
+    let (second, _said) = kept(&room);
+    let before = room.take(&second.registration, Duration::ZERO).unwrap();
+    let (says, told) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let seed = scope.spawn(move || {
+            says.send(this_thread()).unwrap();
+            seed::keep(second, VERSION, LONG, &SharedFigures::default())
+        });
+        let name = told.recv().unwrap();
+        while !seed.is_finished() && !sleeps(&name) {
+            thread::yield_now();
+        }
+        drop(before);
+        seed.join().unwrap().expect("there is room");
+    });
 }
 
 /// `start` ends an older copy that still runs, and leaves the new copy running.
