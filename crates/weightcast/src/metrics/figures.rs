@@ -134,6 +134,11 @@ impl ModelFigures {
         [bytes[0], bytes[1], bytes[2], unchanged, seconds[0], seconds[1], seconds[2]]
     }
 
+    /// The versions that handles hold.
+    pub(crate) fn versions(&self) -> Vec<Version> {
+        self.held().map(|(version, _)| version).collect()
+    }
+
     pub(crate) fn last_update_took(&self) -> Option<Duration> {
         self.last_update.map(|(_, took)| took)
     }

@@ -231,9 +231,8 @@ impl RegisteredMemory {
         if again {
             self.shared.figures.count(|model| model.retries += 1);
         }
-        let target = match self.target(assignment.staged, keep) {
-            // A read that begins anew within its call may do so because its bytes were wrong.
-            Ok(target) => Target { moves_all: again && !keep, ..target },
+        let target = match self.target(assignment.staged, keep, again) {
+            Ok(target) => target,
             Err(detail) => {
                 let result = Err(ReadFailure::Layout { detail });
                 let _ = self.events.send(Event::ReadDone { seq, attempt, result });
@@ -301,16 +300,18 @@ impl RegisteredMemory {
     }
 
     /// What a read fills: the registered memory, or memory beside it. With `keep`, the read goes on
-    /// in the memory and after the progress that a lost source has left.
-    fn target(&mut self, staged: bool, keep: bool) -> Result<Target, String> {
+    /// in the memory and after the progress that a lost source has left. One that begins anew in its call, `again`, may do so
+    /// because its bytes were wrong.
+    fn target(&mut self, staged: bool, keep: bool, again: bool) -> Result<Target, String> {
         let (registration, _) = self.shared.current().ok_or("nothing is registered")?;
+        let moves_all = again && !keep;
         if !staged {
             let left = self.left.as_ref().filter(|_| keep);
             let left = left.filter(|(of, _)| of.as_ptr() == Arc::as_ptr(&registration));
             let left = left.map(|(_, filling)| Arc::clone(filling));
             let serving = self.filling.as_ref().and(self.exposed.last().copied());
             let filling = self.filling.clone().or(left);
-            return Ok(Target { registration, filling, live: None, serving, moves_all: false });
+            return Ok(Target { registration, filling, live: None, serving, moves_all });
         }
         let staged = match self.staged.take().filter(|_| keep) {
             Some(staged) => staged,
@@ -320,7 +321,7 @@ impl RegisteredMemory {
             }
         };
         self.staged = Some(staged.clone());
-        Ok(Target { live: Some(registration), ..staged })
+        Ok(Target { live: Some(registration), moves_all, ..staged })
     }
 
     /// Copies the staged bytes into the registered memory, in the background.

@@ -148,6 +148,88 @@ async fn a_read_that_begins_anew_keeps_nothing() {
     assert!(!Arc::ptr_eq(&had, &has));
 }
 
+/// What is copied into place is stopped like a read.
+#[tokio::test]
+async fn what_is_put_in_place_may_be_stopped() {
+    let (mut memory, mut queue) = told();
+    let (registration, _) = memory.shared.current().unwrap();
+    memory.staged = Some(staging::allocate(&registration, None).unwrap());
+    let shared = Arc::clone(&memory.shared);
+    let writing = shared.memory.lock().unwrap();
+    memory.install(OpSeq(1), Attempt(1));
+    let running = memory.read.clone().expect("it is under way");
+    running.cancel.store(true, Ordering::Release);
+    drop(writing);
+    memory.stop_read();
+    assert!(queue.try_recv().is_err() && memory.read.is_none());
+    assert_eq!(registration.regions[0].to_vec(), [1; 8]);
+}
+
+#[tokio::test]
+async fn what_a_stopped_read_has_brought_is_forgotten() {
+    let mut memory = holding();
+    let arrival = beside(&memory);
+    assert!(memory.arrived(Ok(arrival)).is_some());
+    memory.stop_read();
+    assert!(memory.take_arrived(true).is_none());
+}
+
+/// The sum is of the sample that was drawn.
+#[tokio::test]
+async fn a_challenge_is_answered_with_its_own_sum() {
+    let (memory, mut queue) = told();
+    let (registration, _) = memory.shared.current().unwrap();
+    memory.prove(Generation(4), Nonce(9));
+    match queue.recv().await {
+        Some(Event::Proved { generation: Generation(4), nonce: Nonce(9), sum }) => {
+            assert_eq!(sum, registration.prove(Nonce(9)));
+        }
+        _ => panic!("it is proved"),
+    }
+}
+
+/// In the same memory, after what a lost source has left there.
+#[tokio::test]
+async fn a_read_goes_on_where_the_one_before_was() {
+    let mut memory = holding();
+    memory.fence();
+    let target = memory.target(false, true, false).unwrap();
+    assert!(target.filling.is_none() && target.serving.is_none() && target.live.is_none());
+    memory.expose_filling(Generation(2));
+    let begun = memory.filling.clone().unwrap();
+    let goes_on = |target: &Target| match &target.filling {
+        Some(filling) => Arc::ptr_eq(filling, &begun),
+        None => false,
+    };
+    let target = memory.target(false, false, false).unwrap();
+    assert_eq!((goes_on(&target), target.serving), (true, Some(EXPORT.at(2))));
+    memory.fence();
+    for keep in [false, true] {
+        let target = memory.target(false, keep, false).unwrap();
+        assert_eq!((goes_on(&target), target.serving), (keep, None));
+    }
+    let (registration, _) = memory.shared.current().unwrap();
+    memory.shared.register((*registration).clone(), EXPORT);
+    assert!(!goes_on(&memory.target(false, true, false).unwrap()), "other memory");
+    // The next relay begins anew.
+    memory.shared.registration.lock().unwrap().replace((registration, EXPORT));
+    memory.expose_filling(Generation(3));
+    let next = memory.filling.take().unwrap();
+    assert!(!Arc::ptr_eq(&next, &begun) && !goes_on(&memory.target(false, true, false).unwrap()));
+}
+
+#[tokio::test]
+async fn a_read_that_begins_anew_in_its_call_moves_all() {
+    let mut memory = holding();
+    for staged in [false, true] {
+        for (keep, again) in [(false, false), (true, false), (true, true), (false, true)] {
+            let target = memory.target(staged, keep, again).unwrap();
+            assert_eq!(target.moves_all, again && !keep, "{keep} {again}");
+            assert_eq!(target.live.is_some(), staged);
+        }
+    }
+}
+
 /// The next read is compared with what the memory holds by the server's word, and with nothing else.
 #[tokio::test]
 async fn what_is_remembered_is_what_was_committed_in_place() {

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, channel};
 
 use tonic::{Code, Status};
-use weightcast_protocol::message::{Call, Role};
+use weightcast_protocol::message::{Call, Role, ServerMessage};
 use weightcast_protocol::session::SessionState;
 use weightcast_protocol::{CallError, Span};
 use weightcast_transport::Way;
@@ -83,6 +83,38 @@ fn a_server_that_does_not_take_the_token_ends_the_session_at_once() {
         says(&failed.error, "says a test");
         world.pass(Span::from_secs(100)).await;
         assert_eq!(world.kept.len(), 1);
+    });
+}
+
+/// Calls learn why the session is over for as long as there is a handle.
+#[test]
+fn a_thread_whose_session_is_over_stays_until_its_handle_is_closed() {
+    run(async {
+        let mut world = RigWorld::before_it_opens().await;
+        world.refuse(Code::Unauthenticated);
+        let mut worker = world.workers.remove(0);
+        let (reply, told) = channel();
+        worker.control.events.send(Event::AwaitEnd { reply }).unwrap();
+        assert!(worker.control.step(&mut worker.queue).await);
+        says(&told.try_recv().unwrap().unwrap(), "says a test");
+        let (reply, _closed) = channel();
+        worker.control.events.send(Event::Close { deadline: LONG, reply }).unwrap();
+        assert!(!worker.control.step(&mut worker.queue).await);
+    });
+}
+
+/// Whoever waits for the session to open hears that as the reason, if time runs out.
+#[test]
+fn what_a_server_says_of_a_client_that_it_does_not_take_yet_is_kept() {
+    run(async {
+        let mut world = RigWorld::before_it_opens().await;
+        let (worker, connected) = world.kept.remove(0);
+        world.happen(worker, connected);
+        let error = CallError::Misuse { detail: "says a test".to_owned() };
+        let message = ServerMessage::Refused { error: error.clone(), retry: true };
+        world.happen(0, Event::Frame { stream: 1, message });
+        assert_eq!(world.workers[0].control.session.state(), SessionState::Opening);
+        assert_eq!(world.trouble(0), Some(error));
     });
 }
 

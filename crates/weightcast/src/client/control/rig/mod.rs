@@ -5,6 +5,8 @@
 //! the session says ([`checks`]).
 
 mod checks;
+mod counted;
+mod differs;
 mod ends;
 mod gate;
 mod groups;

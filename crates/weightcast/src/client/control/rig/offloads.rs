@@ -84,6 +84,8 @@ fn a_copy_is_read_from_and_goes_with_the_version() {
             world.workers[READER].let_go(0xee);
             world.publish(TRAINER, version + 1).await;
             world.nothing_is_left(TRAINER).await;
+            let figures = &world.workers[TRAINER].control.shared.figures;
+            assert_eq!(figures.count(|model| model.offloads), version);
         }
     });
 }

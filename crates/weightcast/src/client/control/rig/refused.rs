@@ -34,6 +34,7 @@ fn what_is_refused_has_a_record_until_something_else_is_published() {
         let found = export.map(|export| export.at(control.session.generation().0));
         assert!(memory.record.is_some() && memory.record == found);
         assert!(memory.refusal().is_some());
+        assert_eq!(control.shared.figures.count(|model| model.refusals), 1);
         world.begin(TRAINER, Call::Unpublish, LONG);
         let Err(failed) = world.answer(TRAINER).await else { panic!("it was refused") };
         assert!(matches!(failed.error, CallError::ContentMismatch { .. }), "{}", failed.error);

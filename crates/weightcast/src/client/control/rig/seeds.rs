@@ -93,6 +93,8 @@ fn a_seed_is_read_from_and_goes_when_nobody_lacks_it() {
             assert!(matches!(good(world.answer(READER).await), Answer::Committed { .. }));
             assert_eq!(world.reader_holds(), Some(version));
             world.is_alone_again().await;
+            let figures = &world.workers[READER].control.shared.figures;
+            assert_eq!(figures.count(|model| model.seeds), version - 1);
             world.next_version(version + 1).await;
         }
     });

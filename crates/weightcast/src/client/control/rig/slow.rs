@@ -39,6 +39,8 @@ fn a_source_that_gives_nothing_is_left() {
             assert!(world.now > begun, "it was held");
             let held = world.workers[late].control.session.version().map(|version| version.number);
             assert_eq!(held, Some(2));
+            let figures = &world.workers[late].control.shared.figures;
+            assert_eq!(figures.count(|model| model.retries), 1, "{staged}");
             // What was digested is the whole, not what came from the second source.
             let counters = {
                 let net = lock(&world.net);
