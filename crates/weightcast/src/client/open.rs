@@ -94,19 +94,12 @@ impl ShardHandle {
             registration: Mutex::new(None),
             layouts: Mutex::default(),
             memory: Mutex::new(()),
-            // The group that was copied from waits for its offload.
-            sealing_threads: match options.role {
-                Role::Offload(_) => threads::copying(),
-                _ => threads::sealing(),
-            },
+            sealing_threads: sealing_threads(options.role),
             view: Mutex::new(SessionView::default()),
             staging_bytes: options.staging_bytes,
             trouble: Mutex::new(None),
             latest_read: Mutex::default(),
-            figures: match options.role {
-                Role::Trainer | Role::Rollout => HandleFigures::listed(model),
-                Role::Offload(_) | Role::Seed(_) => HandleFigures::apart(),
-            },
+            figures: figures(options.role, model),
             push: PushDesk::new(data_address.clone()),
             label: ShardLabel { model: model.to_owned(), replica: replica.clone() },
         });
@@ -187,7 +180,7 @@ impl ShardHandle {
                 shared,
                 thread,
                 holder,
-                fills: !matches!(options.role, Role::Trainer),
+                fills: fills(options.role),
                 reservation: Mutex::default(),
                 mismatch: Mutex::new(None),
             }),
@@ -209,6 +202,27 @@ impl ShardHandle {
                 }
             }))),
         }
+    }
+}
+
+/// Whether versions may be written to a handle's memory at any time.
+fn fills(role: Role) -> bool {
+    !matches!(role, Role::Trainer)
+}
+
+/// The group that was copied from waits for its offload.
+fn sealing_threads(role: Role) -> usize {
+    match role {
+        Role::Offload(_) => threads::copying(),
+        _ => threads::sealing(),
+    }
+}
+
+/// Copies aside count for nobody.
+fn figures(role: Role, model: &str) -> HandleFigures {
+    match role {
+        Role::Trainer | Role::Rollout => HandleFigures::listed(model),
+        Role::Offload(_) | Role::Seed(_) => HandleFigures::apart(),
     }
 }
 

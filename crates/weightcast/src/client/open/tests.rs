@@ -1,7 +1,7 @@
 //! The options of a handle reach its session, its memory and its user.
 
-use weightcast_protocol::Version;
 use weightcast_protocol::message::EpochPolicy;
+use weightcast_protocol::{Condition, Selector, Version};
 
 use super::*;
 use crate::serve::{ServeConfig, Server, serve};
@@ -51,9 +51,42 @@ fn each_option_is_told_under_its_own_name() {
         assert_eq!(config.open, expected);
         assert_eq!((config.server.as_str(), config.relays), ("one,two", true));
         assert_eq!(config.reconnect, span(Duration::from_secs(12)));
+        assert_eq!(config.progress_every, Some(weightcast_protocol::limits::PROGRESS_EVERY));
         let again = session_config("policy", &replica, &options, "h:7".into(), "one,two").unwrap();
         assert_ne!(again.open.session, config.open.session, "each has a name of its own");
     }
+}
+
+#[test]
+fn what_follows_from_a_role() {
+    let listed = HandleFigures::listed("policy").model();
+    for (role, filled, offloads, counts) in [
+        (Role::Trainer, false, false, true),
+        (Role::Rollout, true, false, true),
+        (Role::Offload(VERSION), true, true, false),
+        (Role::Seed(VERSION), true, false, false),
+    ] {
+        assert_eq!(fills(role), filled, "{role:?}");
+        let threads = if offloads { threads::copying() } else { threads::sealing() };
+        assert_eq!(sealing_threads(role), threads, "{role:?}");
+        let own = figures(role, "policy").model();
+        assert_eq!(Arc::ptr_eq(&own, &listed), counts, "{role:?}");
+    }
+}
+
+#[test]
+fn a_failed_call_is_recorded_before_its_caller_hears_of_it() {
+    let (_server, options) = served();
+    let directory = std::env::temp_dir().join(format!("wc-failed-{}", std::process::id()));
+    let handle = opened(&Options { record_dir: Some(directory.clone()), ..options }).unwrap();
+    let until = Condition::Available(Selector::Latest);
+    let error = handle.wait(until, Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, Error::Call(CallError::VersionUnavailable { .. })), "{error}");
+    let files: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap()).collect();
+    assert_eq!(files.len(), 1);
+    let name = files[0].file_name().into_string().unwrap();
+    assert!(name.contains("failed"), "{name}");
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// A server that asks for a token, and what leads to it.
