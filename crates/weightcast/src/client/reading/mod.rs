@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
     use crate::client::connection::tests::{FakePort, Said, to};
-    use crate::client::reading::route::tests::RouteScene;
+    use crate::client::reading::route::tests::{BYTES, GENERATION, RouteScene};
 
     /// Of a source whose layout the server is asked for.
     async fn read(said: Said, deadline: Instant) -> ReadFailure {
@@ -192,6 +192,52 @@ mod tests {
         }
         let wrong = crate::client::connection::tests::whole(b"no manifest");
         assert!(matches!(read(wrong, soon).await, ReadFailure::Layout { .. }), "it never will");
+    }
+
+    /// Reads `a` of a scene whose layouts are known.
+    async fn read_from(scene: &RouteScene, shared: &Arc<HandleState>, target: Target) -> ReadEnd {
+        let assignment = scene.assignment_at(GENERATION);
+        for (shard, layout) in assignment.shards.iter().zip(scene.layouts()) {
+            shared.layouts.lock().unwrap().keep(shard.layout, layout);
+        }
+        let soon = Instant::now() + Duration::from_secs(20);
+        let (connection, running) = (to([FakePort::default()]), RunningRead::default());
+        read_assigned(connection, Arc::clone(shared), assignment, target, soon, running).await
+    }
+
+    type ReadEnd = Result<ArrivedRead, ReadFailure>;
+
+    fn target(scene: &RouteScene) -> Target {
+        let registration = Arc::clone(&scene.registration);
+        Target { registration, filling: None, live: None, serving: None, moves_all: false }
+    }
+
+    /// What is known of the memory counts unless everything is to be moved.
+    #[tokio::test]
+    async fn a_read_that_is_to_move_all_moves_all() {
+        let scene = RouteScene::reading("a");
+        scene.serve(0, 7);
+        scene.note(0, &scene.served(0).note(&scene.served(0).digest_all()));
+        let shared = HandleState::alone(None, None);
+        for (moves_all, unchanged) in [(false, 0), (false, BYTES), (true, 0)] {
+            let target = Target { moves_all, ..target(&scene) };
+            let read = read_from(&scene, &shared, target).await;
+            let arrival = read.map_err(|e| format!("{e:?}")).unwrap();
+            assert_eq!(arrival.transfer.unchanged, unchanged);
+            shared.routes.remember(arrival.content);
+        }
+    }
+
+    /// A relay's read begins with nothing.
+    #[tokio::test]
+    async fn progress_goes_on_only_where_the_read_does() {
+        let scene = RouteScene::reading("a");
+        let shared = HandleState::alone(None, None);
+        *shared.latest_read.lock().unwrap() = pace::LatestRead::at(9, 1);
+        let filling = Some(Arc::new(Filling::new(&scene.registration.regions)));
+        let read = read_from(&scene, &shared, Target { filling, ..target(&scene) }).await;
+        assert!(read.is_err(), "nothing is served");
+        assert_eq!(shared.latest_read.lock().unwrap().look(), None);
     }
 
     #[test]

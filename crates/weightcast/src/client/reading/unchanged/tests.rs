@@ -198,6 +198,87 @@ fn nothing_is_known_of_memory_that_was_registered_anew() {
     assert_eq!(scene.read().transfer.unchanged, 0);
 }
 
+/// Of memory with other cells nothing is known either.
+#[test]
+fn what_is_known_of_other_cells_is_not_compared_with() {
+    let mut scene = CompareScene::held();
+    scene.publish([1, 2]);
+    scene.note(&scene.true_note());
+    let known = (*scene.routes.content().unwrap()).clone();
+    for cells in [known.cells[..1].to_vec(), [&known.cells[..], &known.cells].concat()] {
+        scene.routes.remember(KnownContent { cells, ..known.clone() });
+        let arrival = scene.read();
+        assert!(arrival.transfer.unchanged == 0 && scene.is_accepted(&arrival));
+    }
+}
+
+/// What earlier reads have saved is not forgotten for that.
+#[test]
+fn a_read_of_which_nobody_tells_anything_says_nothing_of_the_next() {
+    let mut scene = CompareScene::held();
+    for (noted, unchanged) in [(true, 2 * T), (false, 0)] {
+        scene.publish([1, 2]);
+        if noted {
+            scene.note(&scene.true_note());
+        }
+        let arrival = scene.commit();
+        assert_eq!(arrival.transfer.unchanged, unchanged);
+        assert_eq!(arrival.content.experience.unchanged, 2 * T, "noted: {noted}");
+    }
+}
+
+/// Of a cell that two sources give, one has the same half as before.
+#[test]
+fn what_is_new_of_a_cell_is_moved_though_the_cell_is_as_it_was() {
+    let share = |index: u64, of: u64| {
+        let mut builder = LayoutBuilder::new();
+        let part = Part::new("w").shape([8]).dim(0, index, of);
+        builder.add("w", DType::U8, &[8 / of], vec![part], 0);
+        Arc::new(builder.build().unwrap())
+    };
+    let sources = [share(0, 2), share(1, 2)];
+    let region = Region::from_bytes(&[1; 8]).unwrap();
+    let registration = Arc::new(RegisteredShard::new(&[share(0, 1)], 0, vec![region]).unwrap());
+    let (layout, cells) = (&registration.layout, &registration.cells);
+    let plan = weightcast_plan::plan(layout, cells, &[&*sources[0], &*sources[1]]).unwrap();
+    let scene = CompareScene::held();
+    let read = Read {
+        registration: &registration,
+        assignment: &scene.assignment(),
+        sources: &sources,
+        deadline: Instant::now() + Duration::from_secs(60),
+        cancel: Arc::default(),
+        pace: ReadPace::default(),
+        filling: None,
+        memory: &scene.memory,
+        comparing: Comparing::default(),
+    };
+    let held = registration.digest_all();
+    for copies in [[true, false], [false, true]] {
+        let found = Unchanged { copies: copies.to_vec(), cells: vec![None] };
+        let look = || look::look(&read, &plan, &found, &held);
+        let left_out = look().expect("it goes on");
+        assert_eq!([0, 1].map(|copy| left_out.has(copy)), copies);
+        read.cancel.store(true, Ordering::Release);
+        assert!(look().is_none(), "it is cancelled");
+        read.cancel.store(false, Ordering::Release);
+    }
+}
+
+/// What a source says of tensors that are not read here takes no room.
+#[test]
+fn of_a_source_only_what_is_read_is_remembered() {
+    let mut scene = CompareScene::held();
+    let mut builder = LayoutBuilder::new();
+    builder.add("a", DType::U8, &[T], vec![Part::new("a").shape([T])], 0);
+    let own = Arc::new(builder.build().unwrap());
+    let made = RegisteredShard::new(&[own], 0, vec![Region::allocate(TENSOR).unwrap()]).unwrap();
+    scene.registration = Arc::new(made);
+    scene.routes.forget_plans();
+    let known = scene.read().content.entries;
+    assert_eq!(known[&ContentDigest([1; 16])].keys().collect::<Vec<_>>(), [&0]);
+}
+
 #[test]
 fn notes_that_are_none_leave_nothing_out() {
     for note in [&b""[..], b"\xff\xff", b"digests", &[10, 16, 1, 2, 3]] {
