@@ -28,6 +28,9 @@ const BYTES: u64 = 64;
 pub(in crate::client) enum HeardCall {
     Call(Call, Span),
     Close(Span),
+    /// Of a model.
+    Fleet(String, FleetQuestion, Duration),
+    Routing(String, RoutingQuestion, Duration),
 }
 
 /// Where an answer goes to.
@@ -97,6 +100,15 @@ impl HandleScene {
                         drop(filling);
                         let _ = reply.send(answer.map_err(FailedCall::from));
                     }
+                    Event::AskFleet { model, question, deadline, reply } => {
+                        told.lock().unwrap().push(HeardCall::Fleet(model, question, deadline));
+                        let _ = reply.send(Ok(FleetAnswer { driver: 9, ..FleetAnswer::default() }));
+                    }
+                    Event::AskRouting { model, question, deadline, reply } => {
+                        told.lock().unwrap().push(HeardCall::Routing(model, question, deadline));
+                        let answer = RoutingAnswer { lease: Span(9), engines: Vec::new() };
+                        let _ = reply.send(Ok(answer));
+                    }
                     Event::AwaitSeal { reply } => waiting.lock().unwrap().push(reply),
                     Event::Close { deadline, reply } => {
                         told.lock().unwrap().push(HeardCall::Close(deadline));
@@ -151,7 +163,7 @@ impl HandleScene {
     pub(in crate::client) fn calls(&self) -> Vec<Call> {
         let call = |heard| match heard {
             HeardCall::Call(call, _) => Some(call),
-            HeardCall::Close(_) => None,
+            _ => None,
         };
         self.heard().into_iter().filter_map(call).collect()
     }

@@ -54,11 +54,27 @@ fn a_call_asks_what_it_was_asked_for() {
             }
         );
         assert_eq!(scene.heard(), [HeardCall::Call(call.clone(), span(LONG))]);
+        let figures = scene.own().shared.figures.count(|model| model.clone());
+        assert_eq!(counted(&figures, call.name()), [("ok", 1)]);
         if !matches!(call, Call::LetGo { .. } | Call::Unpublish) {
             let other = saying(Answer::LetGo);
             assert!(matches!(ask(&other.handle), Err(Error::Bug(_))), "{call:?}");
         }
     }
+}
+
+#[test]
+fn the_fleet_is_that_of_the_handles_model() {
+    let scene = saying(committed());
+    assert_eq!(scene.handle.ask_fleet(FleetQuestion::State, LONG).unwrap().driver, 9);
+    let routes = scene.handle.ask_routing(RoutingQuestion::Engines, LONG).unwrap();
+    assert_eq!(routes.lease, Span(9));
+    let model = || "policy".to_owned();
+    let asked = [
+        HeardCall::Fleet(model(), FleetQuestion::State, LONG),
+        HeardCall::Routing(model(), RoutingQuestion::Engines, LONG),
+    ];
+    assert_eq!(scene.heard(), asked);
 }
 
 /// Before anybody is waited for.
