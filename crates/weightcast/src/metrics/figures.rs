@@ -134,6 +134,11 @@ impl ModelFigures {
         [bytes[0], bytes[1], bytes[2], unchanged, seconds[0], seconds[1], seconds[2]]
     }
 
+    /// Seconds in which published memory was digested.
+    pub(crate) fn sealing_took(&self) -> f64 {
+        self.seal_seconds
+    }
+
     /// The versions that handles hold.
     pub(crate) fn versions(&self) -> Vec<Version> {
         self.held().map(|(version, _)| version).collect()

@@ -37,6 +37,8 @@ fn what_a_client_holds_is_told_as_it_changes() {
         };
         assert!(held(&world).is_empty());
         world.second_version().await;
+        let trainer = &world.workers[TRAINER].control.shared.figures;
+        assert!(trainer.count(|model| model.sealing_took()) > 0.0);
         assert_eq!(held(&world), [1]);
         world.read(READER, false, LONG);
         drop(good(world.answer(READER).await));

@@ -1,8 +1,10 @@
 //! What whoever waits is told: that the session is open, that it is sealed, that it is over, and why.
 
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use tonic::{Code, Status};
+use weightcast_protocol::engine_update::{FleetQuestion, RoutingQuestion};
 use weightcast_protocol::message::{Call, Role, ServerMessage};
 use weightcast_protocol::session::SessionState;
 use weightcast_protocol::{CallError, Span};
@@ -78,6 +80,17 @@ fn a_server_that_does_not_take_the_token_ends_the_session_at_once() {
         says(&world.await_open(0).try_recv().unwrap().unwrap_err(), "says a test");
         says(&world.await_seal(0).try_recv().unwrap().unwrap_err().error, "says a test");
         says(&world.await_end(0).try_recv().unwrap().unwrap(), "says a test");
+        let (reply, told) = channel();
+        let (model, deadline) = ("model".to_owned(), Duration::from_secs(20));
+        let question = FleetQuestion::State;
+        world.happen(0, Event::AskFleet { model, question, deadline, reply });
+        let error = told.try_recv().unwrap().unwrap_err().to_string();
+        assert!(error.contains("says a test"), "{error}");
+        let (reply, told) = channel();
+        let (model, question) = ("model".to_owned(), RoutingQuestion::Engines);
+        world.happen(0, Event::AskRouting { model, question, deadline, reply });
+        let error = told.try_recv().unwrap().unwrap_err().to_string();
+        assert!(error.contains("says a test"), "{error}");
         world.begin(0, Call::List, LONG);
         let Some(Err(failed)) = world.workers[0].answered() else { panic!("it is over") };
         says(&failed.error, "says a test");
@@ -100,6 +113,19 @@ fn a_thread_whose_session_is_over_stays_until_its_handle_is_closed() {
         let (reply, _closed) = channel();
         worker.control.events.send(Event::Close { deadline: LONG, reply }).unwrap();
         assert!(!worker.control.step(&mut worker.queue).await);
+    });
+}
+
+/// The machine only knows that no answer came.
+#[test]
+fn a_call_that_found_no_server_is_told_why() {
+    run(async {
+        let mut world = RigWorld::before_it_opens().await;
+        world.begin(0, Call::List, Span::from_secs(2));
+        world.refuse(Code::Unavailable);
+        world.pass(Span::from_secs(3)).await;
+        let Some(Err(failed)) = world.workers[0].answered() else { panic!("nobody answers") };
+        says(&failed.error, "Unavailable: says a test");
     });
 }
 
