@@ -161,6 +161,33 @@ fn a_note_is_asked_for_where_it_is_and_ones_own_is_known() {
     }
 }
 
+/// The holder's note is where its memory is served, and not behind a fence as that of the publication.
+#[tokio::test]
+async fn what_was_published_is_compared_with_what_a_holder_has() {
+    let shared = HandleState::alone(None, None);
+    let [scene, other] = [7, 8].map(|byte| {
+        let scene = RouteScene::reading("a");
+        scene.serve(0, byte);
+        scene
+    });
+    let note = |of: &RouteScene| of.served(0).note(&of.served(0).digest_all());
+    scene.note(0, &note(&scene));
+    let all = scene.assignment_at(GENERATION);
+    let (replica, shards) = ("holder".to_owned(), all.shards[..1].into());
+    let holder = Assignment { replica, shards, ..all };
+    shared.layouts.lock().unwrap().keep(holder.shards[0].layout, &scene.layouts()[0]);
+    let own = OwnPublication { export: ExportId(77), note: note(&other) };
+    let export = weightcast_protocol::ExportId(own.export.0);
+    let published = SourceShard { export, ..holder.shards[0].clone() };
+    let copy = Assignment { shards: [published].into(), ..holder.clone() };
+    let witnesses = Witnesses { copy: Some(copy), holder: Some(holder) };
+    let refusal = Arc::<FoundRefusal>::default();
+    let connection = ServerConnection::new("127.0.0.1:1", None).unwrap();
+    look(connection, shared, own, witnesses, Arc::clone(&refusal)).await;
+    let found = refusal.found.lock().unwrap().clone().expect("it is over");
+    assert_eq!(found.as_deref(), Some("a differ from what holder holds"));
+}
+
 /// A note that makes no sense ends the search at once, not after its longest time.
 #[tokio::test]
 async fn a_search_that_fails_ends_too() {
