@@ -1,9 +1,15 @@
 //! The options of a handle reach its session, its memory and its user.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weightcast_plan::{DType, LayoutBuilder, Part};
 use weightcast_protocol::message::EpochPolicy;
 use weightcast_protocol::{Condition, Selector, Version};
+use weightcast_transport::{Region, Way};
 
 use super::*;
+use crate::LayoutSource;
+use crate::client::reading::plans::PlanFrom;
 use crate::serve::{ServeConfig, Server, serve};
 
 const VERSION: Version = Version { epoch: weightcast_protocol::Epoch(1), number: 2 };
@@ -87,6 +93,47 @@ fn a_failed_call_is_recorded_before_its_caller_hears_of_it() {
     let name = files[0].file_name().into_string().unwrap();
     assert!(name.contains("failed"), "{name}");
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// By which way, and with whose plans.
+#[test]
+fn reads_are_as_the_options_say() {
+    const LONG: Duration = Duration::from_secs(20);
+    let (_server, options) = served();
+    let directory = std::env::temp_dir().join(format!("wc-open-plans-{}", std::process::id()));
+    let options = Options { way: Way::Direct, plan_cache: Some(directory.clone()), ..options };
+    let held = |name: &str, role| {
+        let options = Options { role, ..options.clone() };
+        let handle = ShardHandle::open("policy", Replica::new(name, 0, 1), &options).unwrap();
+        let mut layout = LayoutBuilder::new();
+        layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
+        let layout = LayoutSource::Known(layout.build().unwrap());
+        handle.register(layout, vec![Region::allocate(8).unwrap()], LONG).unwrap();
+        handle
+    };
+    let trainer = held("trainer", Role::Trainer);
+    trainer.publish(1, LONG).unwrap();
+    for (name, from) in [("first", PlanFrom::Planner), ("second", PlanFrom::File)] {
+        let read = held(name, Role::Rollout).replicate(Selector::Latest, LONG).unwrap();
+        assert_eq!((read.transfer.way.as_str(), read.transfer.plan_from), ("direct", from));
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// From its opening on, and for as long as there is a handle.
+#[test]
+fn who_may_interrupt_a_handle_ends_its_calls() {
+    let (_server, options) = served();
+    let ends = Arc::new(AtomicBool::new(false));
+    let wanted = Arc::clone(&ends);
+    let interrupted: Interrupted = Box::new(move || wanted.load(Ordering::Relaxed));
+    let place = Replica::new("r", 0, 1);
+    let handle = ShardHandle::open_interruptible("policy", place, &options, Some(interrupted));
+    let handle = handle.unwrap();
+    ends.store(true, Ordering::Relaxed);
+    let until = Condition::Available(Selector::Latest);
+    let ended = handle.wait(until, Duration::from_secs(20));
+    assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
 }
 
 /// A server that asks for a token, and what leads to it.
