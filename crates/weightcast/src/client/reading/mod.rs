@@ -144,6 +144,7 @@ fn unfetched(error: Error) -> ReadFailure {
 mod tests {
     use weightcast_protocol::message::SourceShard;
     use weightcast_protocol::{CallError, Epoch, Generation, Version};
+    use weightcast_transport::{Auth, Peer, Region};
 
     use super::*;
     use crate::client::connection::tests::{FakePort, Said, to};
@@ -226,6 +227,31 @@ mod tests {
             assert_eq!(arrival.transfer.unchanged, unchanged);
             shared.routes.remember(arrival.content);
         }
+        // Beside the memory, too, what has not changed is not moved.
+        let beside = vec![Region::allocate(BYTES as usize).unwrap()];
+        let (registration, live) =
+            (Arc::new(scene.registration.within(beside)), &scene.registration);
+        let target = Target { registration, live: Some(Arc::clone(live)), ..target(&scene) };
+        let read = read_from(&scene, &shared, target).await.map_err(|e| format!("{e:?}"));
+        assert_eq!(read.unwrap().transfer.unchanged, BYTES);
+    }
+
+    /// Its readers are told early what is known of the version.
+    #[tokio::test]
+    async fn a_relay_tells_what_it_knows_where_it_serves() {
+        let scene = RouteScene::reading("a");
+        scene.serve(0, 7);
+        let shared = HandleState::alone(None, None);
+        let (id, regions) = (ExportId(9), scene.registration.regions.clone());
+        let filling = Arc::new(Filling::new(&regions));
+        shared.exports.exports().expose_filling(id, 1, regions, Arc::clone(&filling));
+        let target = Target { filling: Some(filling), serving: Some(id), ..target(&scene) };
+        assert!(read_from(&scene, &shared, target).await.is_ok());
+        let soon = Instant::now() + Duration::from_secs(20);
+        let auth = Auth { token: None, insecure: false };
+        let peer = Peer::connect(shared.exports.addr(), &auth, soon).unwrap();
+        let note = peer.early_note(id, 1, Duration::ZERO, soon, &AtomicBool::new(false));
+        assert!(note.unwrap().is_some());
     }
 
     /// A relay's read begins with nothing.

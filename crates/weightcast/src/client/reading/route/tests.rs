@@ -234,6 +234,7 @@ fn what_came_by_each_way_is_told() {
         let moved = served(RouteScene::reading("a"), shared);
         let lent = if shared == 0 { BYTES } else { 0 };
         assert_eq!((moved.shared, moved.direct + moved.tcp), (lent, BYTES - lent));
+        assert!(moved.seconds >= moved.plan_seconds && moved.plan_seconds > 0.0, "{moved:?}");
         let moved = served(RouteScene::reading_both(), shared);
         assert_eq!((moved.shared, moved.direct + moved.tcp), (BYTES, BYTES));
         assert_eq!(
