@@ -94,3 +94,79 @@ impl Offload {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Epoch;
+
+    const VERSION: Version = Version { epoch: Epoch(1), number: 7 };
+    const OTHER: Version = Version { epoch: Epoch(1), number: 8 };
+    const HERE: Generation = Generation(3);
+
+    /// What a session is told to do, and what it reports.
+    fn asked(
+        offload: &mut Offload,
+        version: Version,
+        holds: bool,
+    ) -> (Vec<Output>, Option<ClientMessage>) {
+        let mut outputs = Outputs::default();
+        let said = offload.asked(version, HERE, holds, &mut outputs);
+        (outputs.into_iter().collect(), said)
+    }
+
+    fn copies(version: Version) -> (Vec<Output>, Option<ClientMessage>) {
+        (vec![Output::Offload { version, generation: HERE }], None)
+    }
+
+    #[test]
+    fn a_copy_that_runs_is_not_begun_again_but_the_request_is_remembered() {
+        for again in 0..3 {
+            let mut offload = Offload::default();
+            assert_eq!(asked(&mut offload, VERSION, true), copies(VERSION));
+            (0..again).for_each(|_| assert_eq!(asked(&mut offload, VERSION, true), (vec![], None)));
+            assert!(!offload.over(OTHER, HERE) && !offload.over(VERSION, Generation(4)));
+            assert_eq!(offload.over(VERSION, HERE), again > 0, "asked again {again} times");
+            assert!(!offload.over(VERSION, HERE), "it is over once");
+            assert_eq!(asked(&mut offload, VERSION, true), copies(VERSION));
+        }
+    }
+
+    #[test]
+    fn a_failure_is_reported_and_the_next_request_begins_anew() {
+        let failed = |reason: &str| {
+            let reason = reason.to_owned();
+            Some(ClientMessage::OffloadFailed { version: VERSION, generation: HERE, reason })
+        };
+        let mut offload = Offload::default();
+        let (told, said) = asked(&mut offload, VERSION, false);
+        assert_eq!(
+            (told, &said),
+            (vec![], &failed(&format!("it does not hold version {VERSION}")))
+        );
+        assert_eq!(asked(&mut offload, VERSION, true), copies(VERSION));
+        assert_eq!(offload.failed(OTHER, HERE, "of another".to_owned()), None);
+        assert_eq!(offload.failed(VERSION, HERE, "no room".to_owned()), failed("no room"));
+        assert_eq!(offload.failed(VERSION, HERE, "later".to_owned()), failed("no room"));
+        assert_eq!(offload.failure(), failed("no room"), "as often as the server is new");
+        assert!(!offload.over(VERSION, HERE), "what has failed is not over");
+        assert_eq!(asked(&mut offload, VERSION, true), copies(VERSION));
+        assert_eq!(offload.failure(), None);
+    }
+
+    #[test]
+    fn what_runs_or_has_failed_is_stopped_before_the_memory_changes() {
+        let stops = |offload: &mut Offload| {
+            let mut outputs = Outputs::default();
+            offload.stop(&mut outputs);
+            outputs.into_iter().collect::<Vec<_>>()
+        };
+        let mut offload = Offload::default();
+        assert_eq!(stops(&mut offload), []);
+        for holds in [true, false] {
+            asked(&mut offload, VERSION, holds);
+            assert_eq!(stops(&mut offload), [Output::StopOffload], "{holds}");
+            assert_eq!((stops(&mut offload), offload.failure()), (vec![], None));
+        }
+    }
+}

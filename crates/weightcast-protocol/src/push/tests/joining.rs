@@ -3,7 +3,7 @@
 use super::driver::PushRig;
 use super::{TARGET, config, needs};
 use crate::Span;
-use crate::push::{PushCommand, PushInput, SenderId, TargetEnd, TargetId};
+use crate::push::{PushCommand, PushInput, PushReport, SenderId, TargetEnd, TargetId};
 
 /// Parcels of these bytes that all of the senders hold.
 fn shared<'a>(bytes: &[u64], by: &'a [u64]) -> Vec<(u64, &'a [u64])> {
@@ -76,6 +76,22 @@ fn a_target_that_leaves_takes_only_its_own_routes_along() {
         rig.give(PushInput::Cancel);
         assert_eq!(rig.result.unwrap().targets[&TargetId(8)].end, end);
     }
+}
+
+/// A sender owes no more what it has written, whoever's end comes.
+#[test]
+fn what_was_written_is_taken_off_its_sender_once() {
+    let mut rig = PushRig::joined();
+    let loads = |rig: &PushRig| [1, 2].map(|sender| rig.driver.load(SenderId(sender)));
+    rig.give(PushInput::Joins(vec![needs(8, &[(40, &[1]), (30, &[2])])]));
+    assert_eq!(loads(&rig).iter().sum::<u64>(), 100);
+    let by = rig.routes()[2];
+    assert_eq!(by, SenderId(2), "it alone holds the last parcel");
+    let before = loads(&rig);
+    rig.report(|report| PushReport { written: [2].into(), ..report });
+    assert_eq!(loads(&rig), [before[0], before[1] - 10]);
+    rig.give(PushInput::Leaves { target: TARGET });
+    assert_eq!(loads(&rig), [40, 30], "what the other target is owed");
 }
 
 #[test]

@@ -1,6 +1,5 @@
-use std::sync::mpsc;
-
 use prost::Message;
+use tokio::sync::oneshot;
 use weightcast_plan::{DType, LayoutBuilder, Part};
 use weightcast_protocol::{Epoch, Generation, Term};
 use weightcast_transport::{Auth, DataServer, Region, Way};
@@ -70,9 +69,8 @@ impl ViewScene {
         state.layouts.lock().unwrap().keep(NAME, &self.layout);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         state.push.connect(to([FakePort::saying([said])]), runtime.handle().clone());
-        let (_runs, ends) = mpsc::channel::<()>();
-        let wait = tokio::task::spawn_blocking;
-        let _serving = std::thread::spawn(move || runtime.block_on(wait(move || ends.recv())));
+        let (_runs, ends) = oneshot::channel::<()>(); // the runtime ends with the first
+        std::thread::spawn(move || runtime.block_on(ends));
         let until = Instant::now() + Duration::from_secs(20);
         Wanted { version: VERSION, shard, until }.of(&state, "policy", "holder")
     }
