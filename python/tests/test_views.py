@@ -14,7 +14,7 @@ import weightcast as wc
 import weightcast.torch as wct
 
 HOLDER = """
-    import sys, threading, torch, weightcast as wc
+    import os, sys, threading, torch, weightcast as wc
     address, memory, shards = sys.argv[1], sys.argv[2], int(sys.argv[3])
     like = {
         "weight": torch.zeros(6, 4), "half": torch.zeros(3, dtype=torch.bfloat16), "none": torch.zeros(0),
@@ -26,8 +26,8 @@ HOLDER = """
         with wc.open("policy", wc.Replica("holder", shard, shards), role="trainer", server=address) as handle:
             layout = wc.Layout()
             for name, tensor in tensors.items():
-                whole = wc.part(name, shape=(6 * shards, 4)).range(0, 6 * shard, 6) if name == "weight" else None
-                layout.add(name, tensor, whole) if whole else layout.add(name, tensor)
+                cut = wc.part(name, dim=0, start=6 * shard, length=6, shape=(6 * shards, 4))
+                layout.add(tensor, cut if name == "weight" else name)
             handle.register(layout)
             for version in (1, 2):
                 for tensor in tensors.values():
@@ -38,6 +38,7 @@ HOLDER = """
                 go.wait()
                 handle.unpublish(deadline=60)
 
+    threading.excepthook = lambda failed: (sys.__excepthook__(*failed[:3]), os._exit(1))
     ready, go = threading.Barrier(shards + 1), threading.Barrier(shards + 1)
     for shard in range(shards):
         threading.Thread(target=hold, args=(shard, ready, go), daemon=True).start()
@@ -82,7 +83,7 @@ def weight(version: int, shard: int = 0) -> np.ndarray:
 def test_a_version_is_read_where_it_lies_until_its_holder_gives_it_up(server: wc.Server, viewer: wc.Handle) -> None:
     with holder(server) as process:
         with viewer.view() as view:
-            assert (view.version, view.epoch > 0, view.replica, view.shards) == (1, True, "holder", [0])
+            assert (view.version, view.epoch, view.replica, view.shards) == (1, 0, "holder", [0])
             arrays = view.arrays()
             assert np.array_equal(arrays["weight"], weight(1)) and arrays["weight"].dtype == np.float32
             assert arrays["half"].dtype == np.uint16 and arrays["none"].shape == (0,)
@@ -158,10 +159,10 @@ def test_what_is_not_shared_is_not_viewed_and_the_error_says_why(server: wc.Serv
         with pytest.raises(wc.NoView, match="holder: .*not in shared memory.*empty_like.*replicate") as refused:
             viewer.view(deadline=20)
         assert refused.value.version == 1 and len(refused.value.reasons) == 1
-    with wc.open("policy", wc.Replica("here"), server=server.address) as handle:
+    with wc.open("policy", wc.Replica("here"), role="trainer", server=server.address) as handle:
         mine = wc.empty_like({"weight": np.zeros(3, "f4")})
         layout = wc.Layout()
-        layout.add("weight", mine["weight"])
+        layout.add(mine["weight"], "weight")
         handle.register(layout)
         handle.publish(7, deadline=20)
         with pytest.raises(wc.NoView, match="here: .*this very process"):

@@ -404,12 +404,13 @@ class Handle:
         shard: int | None = None,
         deadline: float = DEADLINE,
     ) -> View:
-        """Maps a version that another replica of this host holds in shared memory: one shard of the replica, or all.
+        """Maps a version that another replica of this host holds in shared memory: one shard of the
+        replica, or all.
 
-        Nothing is copied, no memory is taken, and nobody waits for whoever views: see `View` for how long it counts.
-        The version has to be there: `wait` for it first. The memory of this handle has no part in this, and each
-        shard may call it by itself. Raises `NoView`, with the reason of each replica of the host, if none shares its
-        memory; `VersionUnavailable` if nobody anywhere holds the version."""
+        Nothing is copied, no memory is taken, and nobody waits for whoever views: see `View` for how long
+        it counts. The version has to be there: `wait` for it first. The memory of this handle has no part
+        in this, and each shard may call it by itself. Raises `NoView`, with the reason of each replica of
+        the host, if none shares its memory; `VersionUnavailable` if nobody anywhere holds the version."""
         return View(self._core.view(selector.parse(version), shard, deadline))
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:

@@ -22,8 +22,8 @@ _BY_NAME = {name: dtype for dtype, name in NUMPY.items()} | {
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a tensor, where it lies: `shape` is that of the whole tensor, `start` where the part begins in it,
-    `size` its own shape and `strides` the bytes from one index to the next."""
+    """Part of a tensor, where it lies: `shape` is that of the whole tensor, `start` where the part begins in
+    it, `size` its own shape and `strides` the bytes from one index to the next."""
 
     name: str
     dtype: str
@@ -42,7 +42,7 @@ class Piece:
         return self.size == self.shape
 
     def buffer(self) -> Any:
-        """All bytes from the first element to the last. Nothing of them may be written: that ends the process."""
+        """All bytes from the first element to the last. Whoever writes to them ends the process."""
         if 0 in self.size:
             return (ctypes.c_ubyte * 0)()
         last = sum(stride * (size - 1) for stride, size in zip(self.strides, self.size, strict=True))
@@ -63,17 +63,18 @@ class Piece:
 
     def _element(self) -> "np.dtype[Any]":
         if self.dtype not in _BY_NAME:
-            raise _core.Misuse(f"{self.name}: no type of numpy has elements of {self.dtype}; copy it instead")
+            what = f"no type of numpy has elements of {self.dtype}"
+            raise _core.Misuse(f"{self.name}: {what}; copy it instead")
         return np.dtype(_BY_NAME[self.dtype])
 
 
 class View:
     """A version in the memory of another replica of this host. Made by `Handle.view`.
 
-    The replica waits for nobody who views: once it gives the version up (`unpublish`, `update`, the end of its
-    handle) it may change the memory. What was read counts if `check` passes afterwards. As a context manager,
-    `check` is called at the end of a block that ends well. Arrays and tensors stay mapped as long as they are
-    there, whatever becomes of this object.
+    The replica waits for nobody who views: once it gives the version up (`unpublish`, `update`, the end of
+    its handle) it may change the memory. What was read counts if `check` passes afterwards. As a context
+    manager, `check` is called at the end of a block that ends well. Arrays and tensors stay mapped as long
+    as they are there, whatever becomes of this object.
     """
 
     def __init__(self, core: _core.View) -> None:
@@ -108,21 +109,25 @@ class View:
         """Raises `ViewEnded` unless all that this thread has read so far was of the version."""
         if not self.whole:
             raise _core.ViewEnded(
-                f"{self.replica} has given version {self.version} up: what was read since the last check may be of "
-                "another version; drop it, and view again"
+                f"{self.replica} has given version {self.version} up: what was read since the last check may "
+                "be of another version; drop it, and view again"
             )
 
     def pieces(self, shard: int | None = None) -> list[Piece]:
         """The parts of tensors that a shard holds; of the only one if none is named."""
-        return [Piece(*_tuples(piece), self._core) for piece in self._core.pieces(self._shard(shard))]
+        found = self._core.pieces(self._shard(shard))
+        return [
+            Piece(name, dtype, tuple(shape), tuple(start), tuple(size), tuple(strides), address, self._core)
+            for name, dtype, shape, start, size, strides, address in found
+        ]
 
     def arrays(self, shard: int | None = None) -> dict[str, np.ndarray]:
-        """The parts of tensors that a shard holds, by name, as read-only arrays. Types that numpy does not have
-        come as unsigned integers of the same size."""
+        """The parts of tensors that a shard holds, by name, as read-only arrays. Types that numpy does not
+        have come as unsigned integers of the same size."""
         return {name: piece.array() for name, piece in self.by_name(shard).items()}
 
     def by_name(self, shard: int | None = None) -> dict[str, Piece]:
-        """`pieces` by the names of their tensors. Raises `Misuse` where a tensor lies in several pieces."""
+        """`pieces` by the names of their tensors. Raises `Misuse` where a tensor lies in several."""
         found: dict[str, Piece] = {}
         for piece in self.pieces(shard):
             if piece.name in found:
@@ -154,7 +159,3 @@ class View:
     def __repr__(self) -> str:
         state = "whole" if self.whole else "ended"
         return f"View(version={self.version}, replica={self.replica!r}, shards={self.shards}, {state})"
-
-
-def _tuples(piece: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(tuple(part) if isinstance(part, list) else part for part in piece)

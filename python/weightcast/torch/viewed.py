@@ -9,10 +9,12 @@ _DTYPES = {name: getattr(torch, dtype, None) for dtype, name in TORCH.items()}
 
 
 def viewed(view: View, shard: int | None = None) -> dict[str, torch.Tensor]:
-    """The parts of tensors that a shard of a `View` holds, by name, as tensors over the memory of their owner. Nothing
-    is copied: `module.load_state_dict(viewed(view), assign=True)` has a module compute with them.
+    """The parts of tensors that a shard of a `View` holds, by name, as tensors over the memory of their
+    owner. Nothing is copied: `module.load_state_dict(viewed(view), assign=True)` has a module compute with
+    them.
 
-    torch has no read-only tensors, and the memory is mapped for reading alone: a write to one ends the process."""
+    torch has no read-only tensors, and the memory is mapped for reading alone: a write to one ends the
+    process."""
     return {name: _tensor(piece) for name, piece in view.by_name(shard).items()}
 
 

@@ -79,7 +79,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    use weightcast_plan::{DType, LayoutBuilder, Part};
+    use weightcast_plan::{DType, Entry, Layout, LayoutBuilder, Part, Slice, Tensor};
 
     use super::*;
 
@@ -110,6 +110,19 @@ mod tests {
         let unlimited = Room::new(None);
         let _many: Vec<_> =
             (0..9).map(|_| unlimited.take(&registration, Duration::ZERO).unwrap()).collect();
+    }
+
+    /// A copy is as long as the registered region, whatever of that lies between tensors.
+    #[test]
+    fn what_is_allocated_counts_and_not_what_tensors_need() {
+        let tensor = Tensor::new("w", DType::U8, &[BYTES]).unwrap();
+        let slice = Slice::full(&[BYTES]);
+        let entry = Entry { tensor: 0, slice, buffer: 0, offset: 8, strides: vec![1] };
+        let layout = Layout::new(vec![BYTES + 16], vec![tensor], vec![entry]).unwrap();
+        let region = Region::allocate(BYTES as usize + 16).unwrap();
+        let padded = RegisteredShard::new(&[Arc::new(layout)], 0, vec![region]).unwrap();
+        let take = |limit| Room::new(Some(limit)).take(&padded, Duration::ZERO).map(drop);
+        assert!(take(BYTES + 15).is_err() && take(BYTES + 16).is_ok());
     }
 
     #[test]
