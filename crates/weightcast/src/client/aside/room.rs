@@ -115,7 +115,7 @@ mod tests {
     /// A copy is as long as the registered region, whatever of that lies between tensors.
     #[test]
     fn what_is_allocated_counts_and_not_what_tensors_need() {
-        let tensor = Tensor::new("w", DType::U8, &[BYTES]).unwrap();
+        let tensor = Tensor::new("w", DType::U8, [BYTES]).unwrap();
         let slice = Slice::full(&[BYTES]);
         let entry = Entry { tensor: 0, slice, buffer: 0, offset: 8, strides: vec![1] };
         let layout = Layout::new(vec![BYTES + 16], vec![tensor], vec![entry]).unwrap();
