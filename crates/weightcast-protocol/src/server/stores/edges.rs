@@ -408,4 +408,14 @@ mod tests {
         assert!(edges.leads_to(group(2), group(1)));
         assert!(edges.depth(group(2)) <= 3 && edges.height(group(0), version(1)) <= 3);
     }
+
+    #[test]
+    fn a_group_is_filled_with_what_it_reads_and_with_nothing_else() {
+        let ([reader, source], [one, two]) = ([1, 2].map(group), [1, 2].map(version));
+        let mut edges = Edges::default();
+        edges.add("policy", one, reader, vec![source], false);
+        assert!(edges.fills(reader, one) && !edges.fills(reader, two) && !edges.fills(source, one));
+        edges.remove("policy", reader);
+        assert!(!edges.fills(reader, one));
+    }
 }
