@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ... import _core
+from .times import EngineTimes, Stopwatch
 
 log = logging.getLogger("weightcast")
 
@@ -31,6 +32,11 @@ class Engines:
         if not self._clients:
             raise _core.Misuse("no engine to update; give at least one client")
         self._threads = ThreadPoolExecutor(len(self._clients), thread_name_prefix="weightcast-engine")
+        self._watches = {id(client): Stopwatch(_name(client)) for client in self._clients}
+
+    def times(self) -> list[EngineTimes]:
+        """How long each engine's last update took."""
+        return [watch.times() for watch in self._watches.values()]
 
     def join(self, settings: dict[str, Any]) -> None:
         """Has all engines join the job."""
@@ -61,21 +67,34 @@ class Engines:
 
     def begin(self) -> None:
         """Begins an update on all engines. One that a lost trainer left open is abandoned first."""
+        for watch in self._watches.values():
+            watch.begin()
         self._all(_begin)
 
     def abandon(self) -> None:
         """Ends an update on all engines before anything was installed; they hold what they held."""
         self._all(_abandon)
+        for watch in self._watches.values():
+            watch.ended()
 
     def fetch(self, version: int, *, deadline: float) -> None:
         """Has all engines fetch a version, and waits until all have verified it. They generate meanwhile,
         unless a client has no `states` that could be asked how far its engine is."""
-        self._all(lambda client: _fetch(client, version, deadline))
+        self._fetch_all(lambda client: _fetch(client, version, deadline))
 
     def fetch_in_place(self, version: int, *, deadline: float) -> None:
         """Has all engines, which are paused, fetch a version into their parameters."""
         info = {"version": version, "wait": True, "deadline": deadline}
-        self._all(lambda client: client.update_weights(info))
+        self._fetch_all(lambda client: client.update_weights(info))
+
+    def _fetch_all(self, call: Callable[[Any], None]) -> None:
+        began = time.monotonic()
+
+        def fetch(client: Any) -> None:
+            call(client)
+            self._watches[id(client)].fetched(began)
+
+        self._all(fetch)
 
     def take(self, seconds: float) -> None:
         """Keeps other trainers from exchanging weights of these engines, until these are resumed, or for so
@@ -95,6 +114,9 @@ class Engines:
 
     def pause(self, mode: str) -> None:
         """Stops generation on all engines that can be paused."""
+        for client in self._clients:
+            if hasattr(client, "pause"):
+                self._watches[id(client)].pausing()
         self._all(lambda client: _call(client, "pause", mode))
 
     def resume(self) -> None:
@@ -131,6 +153,7 @@ class Engines:
             except Exception as error:
                 failed.append((client, error))
             else:
+                self._watches[id(client)].resumed()
                 self._give_back(client)
         return failed
 

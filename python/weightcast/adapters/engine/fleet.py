@@ -19,6 +19,7 @@ from typing import Any
 from ... import _core
 from .line import Client, EngineLine, Event
 from .orders import Json
+from .times import EngineTimes
 
 log = logging.getLogger("weightcast")
 
@@ -81,6 +82,8 @@ class Fleet:
         self._driver = self._new_driver()
         #: Engines that were found dead in the last update.
         self.dead: set[int] = set()
+        #: How long each engine took that took part in the last update.
+        self.times: list[EngineTimes] = []
 
     def _new_driver(self) -> _core.FleetDriver:
         return _core.FleetDriver(json.dumps(self._config | {"key": secrets.randbits(63)}))
@@ -131,6 +134,7 @@ class Fleet:
         finally:
             for line in self._lines.values():
                 line.rest()
+            self.times = [self._lines[n].times(outcome) for n, outcome in sorted(report.engines.items())]
         self.dead, report.asleep = report.dead, end == "NobodyAwake"
         self._check(end, report)
         if len(report.dead) == len(self._lines):

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from ... import _core
 from .http import Gone
 from .orders import OF_THE_ENGINE, Json
+from .times import EngineTimes
 
 log = logging.getLogger("weightcast")
 
@@ -81,6 +83,8 @@ class EngineLine:
         self.name = str(getattr(client, "base_url", type(client).__name__))
         #: What went wrong last.
         self.error: str | None = None
+        #: Seconds of the fetch in this update, once that has ended.
+        self._fetch: float | None = None
         #: How many workers it had when it answered last, and as the driver knows.
         self._count = self._told = 1
         self._order: Json | None = None
@@ -90,8 +94,13 @@ class EngineLine:
         self._thread.start()
 
     def begin(self) -> None:
-        """What went wrong in earlier updates is of no interest any more."""
-        self.error = None
+        """What was found in earlier updates is of no interest any more."""
+        self.error = self._fetch = None
+
+    def times(self, outcome: Json) -> EngineTimes:
+        """How long an update took that ended in this `UpdateOutcome`."""
+        paused, total = outcome["paused"] / 1e9, outcome["total"] / 1e9
+        return EngineTimes(self.name, self._fetch, paused, total)
 
     def count(self) -> int:
         """How many workers the engine has; of an engine that does not answer, as it answered last: the driver
@@ -141,6 +150,7 @@ class EngineLine:
     def _bring(self, order: Json) -> None:
         """Until it is answered, abandoned, or followed by another."""
         pause, most = getattr(self._client, "looks", LOOKS)
+        began = time.monotonic()
         while self._is_current(order):
             try:
                 answered = self._once(order)
@@ -154,6 +164,8 @@ class EngineLine:
                     log.warning("%s: %s: %s", self.name, order["step"], error)
                 self.error, answered, most = str(error), False, AGAIN
             if answered:
+                if order["step"] == "Fetch":
+                    self._fetch = time.monotonic() - began
                 self._done(order)
                 return
             with self._changed:

@@ -12,6 +12,7 @@ from .engines import Engines
 from .fleet import Fleet
 from .settings import Settings
 from .sources import Rules, source_of
+from .times import EngineTimes
 
 log = logging.getLogger("weightcast")
 
@@ -65,6 +66,8 @@ class Publisher:
         self._fleet: Fleet | None = None
         #: The version published last.
         self.version = 0
+        #: How long each engine took for the last version, fetch and pause apart: on rank 0.
+        self.times: list[EngineTimes] = []
         self._staged = settings.engine.get("landing", "staged") == "staged"
         self._weights = source_of(source, rank, settings.budget)
         self._handle: Handle | None = None
@@ -154,14 +157,20 @@ class Publisher:
             handle.unpublish(deadline=patience)
 
     def _update_engines(self, version: int) -> None:
+        try:
+            if self._fleet is None:
+                self._update_by_calls(version)
+            else:
+                assert self._handle is not None and self._handle.epoch is not None, "it has published"
+                self._fleet.update({"epoch": self._handle.epoch, "number": version})
+        finally:
+            self.times = self._engines.times() if self._fleet is None else self._fleet.times
+            for times in self.times:
+                log.info("version %d: %s", version, times)
+
+    def _update_by_calls(self, version: int) -> None:
         settings = self._settings
-        if self._fleet is None:
-            self._engines.update(
-                version, staged=self._staged, pause=settings.pause, deadline=settings.deadline
-            )
-            return
-        assert self._handle is not None and self._handle.epoch is not None, "it has published"
-        self._fleet.update({"epoch": self._handle.epoch, "number": version})
+        self._engines.update(version, staged=self._staged, pause=settings.pause, deadline=settings.deadline)
 
     def close(self) -> None:
         """Leaves the job."""

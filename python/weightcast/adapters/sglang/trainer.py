@@ -11,6 +11,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ..engine.times import EngineTimes
 from ..engine.trainer import Publisher, TrainerSettings
 
 
@@ -38,6 +39,11 @@ class SGLangTrainer:
     def version(self) -> int:
         """The version published last."""
         return self._publisher.version
+
+    @property
+    def times(self) -> list[EngineTimes]:
+        """How long each engine took for the last version, fetch and pause apart: on rank 0."""
+        return self._publisher.times
 
     def send_weights(self, version: int | None = None) -> int:
         """Publishes the weights as `version` (by default the next one), has the engines fetch and

@@ -9,6 +9,7 @@ from ... import _core
 from ...handle import HURRY, Handle, open
 from ...layout import Layout
 from ..engine.sources import InPlace, source_of
+from ..engine.times import EngineTimes
 from ..engine.trainer import Publisher, TrainerSettings
 
 
@@ -101,6 +102,11 @@ class Steps:
     def handle(self) -> Handle | None:
         """The handle of a rank that publishes for rollouts: to wait until they have a version, say."""
         return self._handle
+
+    @property
+    def times(self) -> list[EngineTimes]:
+        """With `clients`: how long each engine took for the last version, fetch and pause apart (rank 0)."""
+        return [] if self._publisher is None else self._publisher.times
 
     def before(self) -> None:
         """The weights are about to change: nobody reads them any more when this returns."""

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 from vllm.distributed.weight_transfer.base import TrainerInitInfo, TrainerWeightTransferEngine
 
+from ..engine.times import EngineTimes
 from ..engine.trainer import Publisher, TrainerSettings
 from .plugin import BACKEND
 
@@ -59,6 +60,11 @@ class WeightcastTrainer(TrainerWeightTransferEngine):
     def version(self) -> int:
         """The version published last."""
         return self._publisher.version
+
+    @property
+    def times(self) -> list[EngineTimes]:
+        """How long each engine took for the last version, fetch and pause apart: on rank 0."""
+        return self._publisher.times
 
     def send_weights(self, version: int | None = None) -> int:
         """Publishes the weights as `version` (by default the next one), has the engines fetch and
