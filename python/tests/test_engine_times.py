@@ -59,7 +59,7 @@ def by_calls(clock: Clock, client: Bare, staged: bool = True, error: str | None 
         else:
             with pytest.raises((RuntimeError, wc.WeightcastError), match=error):
                 engines.update(2, staged=staged, pause="abort", deadline=60.0)
-    (times,) = engines.times()
+    (times,) = engines.times
     return times
 
 

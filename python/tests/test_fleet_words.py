@@ -34,6 +34,9 @@ class Line:
     def count(self) -> int:
         return self.client
 
+    def times(self, outcome: Any) -> Any:
+        return self.number, outcome
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)

@@ -26,8 +26,8 @@ class Rig:
         self.publishes = True
         monkeypatch.setattr(module, "open", self.open)
         monkeypatch.setattr(module, "source_of", self.source_of)
-        monkeypatch.setattr(module, "Engines", lambda clients, holder: self.noting("engines", clients, holder))
-        monkeypatch.setattr(module, "Fleet", lambda *told, **named: self.noting("fleet", *told, named))
+        monkeypatch.setattr(module, "Engines", lambda clients, holder: self.noting("engines", clients, holder, times=[]))
+        monkeypatch.setattr(module, "Fleet", lambda *told, **named: self.noting("fleet", *told, named, times=[]))
 
     def come(self, *said: Any) -> None:
         self.log.append(said if len(said) > 1 else said[0])

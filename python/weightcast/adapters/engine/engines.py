@@ -34,6 +34,7 @@ class Engines:
         self._threads = ThreadPoolExecutor(len(self._clients), thread_name_prefix="weightcast-engine")
         self._watches = {id(client): Stopwatch(_name(client)) for client in self._clients}
 
+    @property
     def times(self) -> list[EngineTimes]:
         """How long each engine's last update took."""
         return [watch.times() for watch in self._watches.values()]

@@ -164,7 +164,7 @@ class Publisher:
                 assert self._handle is not None and self._handle.epoch is not None, "it has published"
                 self._fleet.update({"epoch": self._handle.epoch, "number": version})
         finally:
-            self.times = self._engines.times() if self._fleet is None else self._fleet.times
+            self.times = (self._fleet or self._engines).times
             for times in self.times:
                 log.info("version %d: %s", version, times)
 
