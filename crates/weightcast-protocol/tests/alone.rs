@@ -1,27 +1,17 @@
 //! One session, whose server and runtime is the test: when it does what, and in which order.
 
-mod cluster;
-
-#[path = "alone/anew.rs"]
+use crate::cluster;
 mod anew;
-#[path = "alone/aside.rs"]
 mod aside;
-#[path = "alone/calls.rs"]
 mod calls;
-#[path = "alone/ends.rs"]
 mod ends;
-#[path = "alone/lease.rs"]
 mod lease;
-#[path = "alone/order.rs"]
 mod order;
-#[path = "alone/owed.rs"]
 mod owed;
-#[path = "alone/pace.rs"]
 mod pace;
-#[path = "alone/stale.rs"]
 mod stale;
 
-use cluster::{CATALOG, open, replicate, sums, version};
+use crate::cluster::{CATALOG, open, replicate, sums, version};
 use weightcast_protocol::message::{
     Answer, Assignment, Call, ClientMessage, ReadFailure, Role, ServerMessage, SourceShard,
 };

@@ -1,8 +1,6 @@
 //! Whoever says that it holds a retained version shows it before anybody relies on it (A1, A2).
 
-mod cluster;
-
-use cluster::{Cluster, committed, replicate};
+use crate::cluster::{Cluster, committed, replicate};
 use weightcast_protocol::message::{Call, ClientMessage};
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::session::Output;

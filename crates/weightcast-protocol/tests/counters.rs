@@ -1,8 +1,6 @@
 //! What is counted is what happened: each event moves its own counters by one, and no others.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Call, ReadFailure, Role};
 use weightcast_protocol::server::{Counters, ServerConfig};
 use weightcast_protocol::{CallError, Selector, Span};

@@ -1,8 +1,6 @@
 //! Servers that are lost, and what their clients bring to the next one.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{
     Answer, Call, ClientMessage, EpochPolicy, Open, Role, ServerMessage,
 };

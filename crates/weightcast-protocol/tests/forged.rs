@@ -1,11 +1,9 @@
 //! Whoever has the job's token may say anything of the past: what no server has given in writing
 //! changes nothing, and whoever was honest goes on (T6).
 
-mod cluster;
-
 use std::collections::BTreeSet;
 
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{
     Announcement, Answer, Call, ClientMessage, EpochPolicy, Holding, Open, Registration, Role,
     ServerMessage,

@@ -1,8 +1,6 @@
 //! Group transactions: one answer for all shards, whatever the order of their calls (G1 to G5).
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use proptest::prelude::*;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, Role, ServerMessage};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};

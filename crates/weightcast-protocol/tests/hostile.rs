@@ -1,9 +1,7 @@
 //! A client may send anything at any time: the server answers or closes the stream, keeps its
 //! invariants, and leaves others alone (F33, F34).
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use proptest::prelude::*;
 use weightcast_protocol::message::{
     Answer, Call, ClientMessage, EpochPolicy, ReadFailure, Role, ServerMessage,

@@ -1,10 +1,8 @@
 //! Every host is entered once: replicas of one host get a version from each other.
 
-mod cluster;
-
 use std::collections::BTreeSet;
 
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Call, Location, Open, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{Selector, Span};

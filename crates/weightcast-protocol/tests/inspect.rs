@@ -1,8 +1,6 @@
 //! What whoever only looks is told of a replica: what a reader would be, and nothing else.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::Call;
 use weightcast_protocol::server::{Inspection, ReplicaState};
 use weightcast_protocol::{Selector, Sum};

@@ -1,8 +1,6 @@
 //! Versions that a group has kept by name: A1 to A3 for whoever asks, not the trainer alone.
 
-mod cluster;
-
-use cluster::{Cluster, replicate, update, version};
+use crate::cluster::{Cluster, replicate, update, version};
 use weightcast_protocol::limits::RETAINED;
 use weightcast_protocol::message::{Answer, Call};
 use weightcast_protocol::{CallError, Selector, Span};

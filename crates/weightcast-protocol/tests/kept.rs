@@ -1,8 +1,6 @@
 //! What was read when a call ran out of time is worth something to the next one (L4).
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Call, ClientMessage, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::session::Output;

@@ -1,8 +1,6 @@
 //! Versions' contents are remembered as far as there is room (S7).
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Call, EpochPolicy, Open, Role};
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{CallError, Selector, Span};

@@ -1,8 +1,6 @@
 //! Opening, leases, broken streams and every way out.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::session::{Output, SessionState};

@@ -1,9 +1,7 @@
 //! Who waits in one line: one that finds nothing stands for those behind it that are like it, and for
 //! no others (L2).
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Call, ReadFailure, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{ContentDigest, ExportId, Selector, Span};

@@ -1,8 +1,6 @@
 //! Names of models come and go: what nobody uses is forgotten, what was given out never is again.
 
-mod cluster;
-
-use cluster::{Cluster, committed, open, register, replicate};
+use crate::cluster::{Cluster, committed, open, register, replicate};
 use weightcast_protocol::message::{Answer, EpochPolicy, Open, Role};
 use weightcast_protocol::server::{Server, ServerConfig};
 use weightcast_protocol::{CallError, Epoch, Revision, Selector, Span};

@@ -1,8 +1,6 @@
 //! What a choice of a source would come to is what it comes to.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::Selector;
 use weightcast_protocol::message::{Call, Role};
 use weightcast_protocol::server::{Drawbacks, Preview, PreviewedChoice, ServerConfig};

@@ -1,8 +1,6 @@
 //! How far readers are, as the server shows it: by what their shards tell in place of heartbeats.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::server::{ReadingSnapshot, ReplicaSnapshot, ReplicaState, Staleness};
 use weightcast_protocol::{Selector, Span};
 

@@ -4,8 +4,7 @@
 //!
 //! `WEIGHTCAST_RANDOM_ROUNDS` plays more rounds than the tests do.
 
-mod pinned;
-
+use crate::pinned::Course;
 use std::collections::BTreeMap;
 
 use weightcast_protocol::message::{
@@ -79,7 +78,7 @@ struct Round {
     lives: u64,
     talks: BTreeMap<u64, Talk>,
     tickets: Vec<(Open, Ticket)>,
-    course: pinned::Course,
+    course: Course,
 }
 
 impl Round {
@@ -91,7 +90,7 @@ impl Round {
             lives: 0,
             talks: BTreeMap::new(),
             tickets: Vec::new(),
-            course: pinned::Course::default(),
+            course: Course::default(),
         };
         round.servers = (0..SERVERS).map(|index| round.start(index)).collect();
         round

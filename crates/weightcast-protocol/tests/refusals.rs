@@ -1,8 +1,6 @@
 //! What was published is accepted or refused, and its publisher is told which.
 
-mod cluster;
-
-use cluster::{Cluster, publish, replicate, version};
+use crate::cluster::{Cluster, publish, replicate, version};
 use weightcast_protocol::message::{Answer, Call};
 use weightcast_protocol::session::{Output, SessionState};
 use weightcast_protocol::{CallError, Condition, Generation, Selector, ShardSums, Sum};

@@ -1,8 +1,6 @@
 //! Replicas that are read while they are being filled, datacentres, and what readers may say.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, ReadFailure, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::{CallError, ContentDigest, Generation, Selector, Span};

@@ -1,8 +1,6 @@
 //! Retained versions survive their last copy: A1 to A4, F25 to F27.
 
-mod cluster;
-
-use cluster::{Cluster, DEADLINE, committed, open, register, replicate, update, version};
+use crate::cluster::{Cluster, DEADLINE, committed, open, register, replicate, update, version};
 use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::session::Output;

@@ -1,8 +1,6 @@
 //! Routing leases, as the server keeps them: beside the register of each model's fleet, and as short-lived.
 
-mod cluster;
-
-use cluster::Cluster;
+use crate::cluster::Cluster;
 use weightcast_protocol::engine_update::{
     FleetQuestion, FleetTransaction, FleetVerdict, RoutingError, RoutingQuestion, RoutingState,
     ServingNotice,

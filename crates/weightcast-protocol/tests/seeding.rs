@@ -1,8 +1,6 @@
 //! Offload seeding: an update does not wait for a crossing, and the version crosses once (O1 to O3).
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Open, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::session::Output;

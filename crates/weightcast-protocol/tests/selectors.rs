@@ -1,8 +1,6 @@
 //! What each selector means among versions with gaps, and that no update goes back unasked.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Call, EpochPolicy, Open, Role};
 use weightcast_protocol::{CallError, Selector};
 

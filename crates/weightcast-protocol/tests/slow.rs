@@ -1,10 +1,8 @@
 //! A source that gives far less than another one could is left (L2), without a word against it (T4).
 
-mod cluster;
-
 use std::collections::BTreeSet;
 
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::limits::MOVES;
 use weightcast_protocol::message::{Call, ClientMessage};
 use weightcast_protocol::server::ServerConfig;

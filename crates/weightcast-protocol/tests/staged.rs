@@ -1,8 +1,6 @@
 //! Staged updates: the old version is held and served until the new one is there, verified (G4).
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Call, Location, Open, ReadFailure, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::session::Output;

@@ -1,10 +1,8 @@
 //! Several replicas that have nothing else to do are one reader's sources at once.
 
-mod cluster;
-
 use std::collections::BTreeSet;
 
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Call, ClientMessage, Location, Open, ReadFailure, Role};
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{CallError, Selector, Span};

@@ -1,8 +1,6 @@
 //! Who may make a server act, and when: takeovers end once faults have (L5).
 
-mod cluster;
-
-use cluster::open;
+use crate::cluster::open;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, Open, Role, ServerMessage};
 use weightcast_protocol::server::{Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig};

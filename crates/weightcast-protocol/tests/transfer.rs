@@ -1,8 +1,6 @@
 //! Publish, replicate, update: the good path, fan-out, sources lost and content refused.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Call, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::session::{Output, SessionState};

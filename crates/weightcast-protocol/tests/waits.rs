@@ -1,8 +1,6 @@
 //! `wait`: conditions looked at by the server, once for all shards of a group.
 
-mod cluster;
-
-use cluster::*;
+use crate::cluster::*;
 use weightcast_protocol::message::{Answer, Call, Listing};
 use weightcast_protocol::{CallError, Condition, Freshness, Oldest, Quorum, Selector, Span};
 

@@ -7,13 +7,12 @@
 #![allow(dead_code, unreachable_pub)]
 
 mod hosting;
-#[path = "../pinned/mod.rs"]
-mod pinned;
 mod published;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::pinned::Course;
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use weightcast_protocol::message::{
     Answer, Assignment, Call, ClientMessage, EpochPolicy, Listing, Location, Open, ReadFailure,
@@ -109,7 +108,7 @@ pub struct Cluster {
     leads_to: BTreeMap<ConnectionId, usize>,
     /// Where the processes run that said so.
     places: BTreeMap<usize, Location>,
-    course: pinned::Course,
+    course: Course,
 }
 
 impl Drop for Cluster {
@@ -184,7 +183,7 @@ impl Cluster {
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             connections: 0,
-            course: pinned::Course::default(),
+            course: Course::default(),
         }
     }
 

@@ -49,7 +49,7 @@ impl Course {
         else {
             return;
         };
-        let name = format!("{}::{test} {scene}", env!("CARGO_CRATE_NAME"));
+        let name = format!("{test} {scene}");
         let number = format!("{:016x}", self.0);
         if let Some(file) = asked("WEIGHTCAST_PIN") {
             let file = std::fs::OpenOptions::new().create(true).append(true).open(file);

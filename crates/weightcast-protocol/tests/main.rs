@@ -1,0 +1,36 @@
+//! A server and sessions, together and alone, without any I/O.
+
+mod alone;
+mod claims;
+mod cluster;
+mod counters;
+mod failover;
+mod fleet_register;
+mod forged;
+mod groups;
+mod hostile;
+mod hosts;
+mod inspect;
+mod keeping;
+mod kept;
+mod known;
+mod leases;
+mod lines;
+mod names;
+mod pinned;
+mod preview;
+mod progress;
+mod random_frames;
+mod refusals;
+mod relays;
+mod retention;
+mod routing_leases;
+mod seeding;
+mod selectors;
+mod several;
+mod slow;
+mod staged;
+mod striping;
+mod takeovers;
+mod transfer;
+mod waits;
