@@ -33,7 +33,8 @@ demo: $(VENV)/weightcast ## Watch a reinforcement-learning loop, the same withou
 	$(BIN)/python -m weightcast.examples.rl_loop --control --json target/demo.json
 
 rl: $(VENV)/weightcast ## Have each algorithm, model and trainer of the compared loop learn, some ten minutes
-	$(BIN)/python -m pytest python/tests/test_rl_compared.py python/tests/test_rl_loop.py -m full
+	$(BIN)/python -m pytest python/tests/test_rl_compared.py python/tests/test_rl_learning.py \
+	  python/tests/test_rl_loop.py -m full
 
 test: test-pages test-rust test-python ## Run every test
 

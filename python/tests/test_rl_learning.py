@@ -105,7 +105,12 @@ def settings(**options) -> LoopSettings:
 
 @pytest.mark.parametrize(
     ("algorithm", "model", "steps", "rise"),
-    [("grpo", "qwen2", 50, 0.3), ("grpo", "gpt2", 40, 0.3), ("ppo", "qwen2", 25, 0.3), ("ppo", "gpt2", 25, 0.3)],
+    [
+        ("grpo", "qwen2", 50, 0.3),
+        pytest.param("grpo", "gpt2", 40, 0.3, marks=pytest.mark.full),
+        pytest.param("ppo", "qwen2", 25, 0.3, marks=pytest.mark.full),
+        ("ppo", "gpt2", 25, 0.3),
+    ],
 )
 def test_a_policy_learns(server, algorithm, model, steps, rise):
     """Trainer and engine in one process, over weightcast, one version behind: the same each time."""

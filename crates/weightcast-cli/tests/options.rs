@@ -1,10 +1,8 @@
 //! Options as the command line shows them: what is taken where nothing is given, and from which
 //! variable.
 
+use crate::help;
 use std::process::{Command, Output};
-
-#[path = "support/help.rs"]
-mod help;
 
 fn weightcast(arguments: &[&str], variable: Option<(&str, &str)>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weightcast"));

@@ -31,7 +31,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let folder = format!("weightcast-{name}-{}", std::process::id());
+        let folder = format!("weightcast-numbers-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         Self(folder)

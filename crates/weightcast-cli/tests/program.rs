@@ -12,7 +12,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let folder = format!("weightcast-{name}-{}", std::process::id());
+        let folder = format!("weightcast-program-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         Self(folder)

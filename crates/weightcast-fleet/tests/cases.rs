@@ -1,6 +1,6 @@
 //! The transfers that published systems report: ideal bytes for each rank and host.
 
-mod common;
+use crate::common;
 #[path = "../../weightcast-bench/src/plans/specs.rs"]
 mod specs;
 

@@ -1,7 +1,6 @@
 //! Every published checkpoint of the data set, tensor by tensor.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! Every engine layout of the data set, rank by rank, field by field.
 
-mod common;
-
+use crate::common;
 use serde_json::Value;
 use weightcast_fleet::{Cluster, Spec};
 

@@ -1,10 +1,8 @@
 //! What a transfer takes, against a count of every element.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::elements::{
+use crate::common::elements::{
     Element, boxes, cluster, dense, elements, layers, scales, scenes, shapes, sparse, sum,
 };
 use serde_json::{Value, json};

@@ -1,7 +1,6 @@
 //! What configs say of their weights' form, type and class: laid out right, or refused by name.
 
-mod common;
-
+use crate::common;
 use serde_json::{Value, json};
 use weightcast_fleet::model::{Config, ConfigError, ModelSpec, TensorRole};
 use weightcast_fleet::{Cluster, RuleError};

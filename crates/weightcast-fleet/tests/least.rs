@@ -1,10 +1,9 @@
 //! The least that NICs carry: against a count of every element over every set of hosts, and against schedules.
 
-mod common;
-
+use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::elements::{Element, boxes, cluster, dense, elements, scenes, shapes};
+use crate::common::elements::{Element, boxes, cluster, dense, elements, scenes, shapes};
 use serde_json::json;
 use weightcast_fleet::movement::{self, AssumedMachine, Cost, FleetPlan, NicBytes};
 use weightcast_fleet::{Cluster, Spec};

@@ -2,11 +2,9 @@
 //! refusing. A line that changes says that a rule does, not that it is wrong: `make pin` writes the new ones down,
 //! if all of the difference is meant.
 
-mod common;
-
 use std::fmt::Write;
 
-use common::folder;
+use crate::common::folder;
 use weightcast_fleet::Cluster;
 use weightcast_fleet::model::{Config, ModelSpec};
 use weightcast_fleet::movement::{self, AssumedMachine, Cost};

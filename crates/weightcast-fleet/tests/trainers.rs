@@ -1,8 +1,7 @@
 //! Every Megatron golden, and the worked example of FSDP with expert meshes. (torch's own
 //! placements are checked in `weightcast-plan`.)
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

@@ -1,14 +1,12 @@
 //! Who gives which rows of tensors that several sources hold in different boxes that overlap, against
 //! a second writing of the choice over plain ranges.
 
-mod world;
-
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::world::{Rng, mix};
 use weightcast_plan::{DType, Layout, LayoutBuilder, Part, cells, plan};
-use world::{Rng, mix};
 
 const ROW: u64 = 8;
 

@@ -1,12 +1,10 @@
 //! Plans between random groups, against memory in which every byte has a name.
 
-mod world;
-
+use crate::world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, scene};
 use weightcast_plan::{
     Cell, Copy, DType, Layout, LayoutBuilder, Part, Plan, PlanError, Run, cells, disagreement,
     missing, plan, prove, runs,
 };
-use world::{Model, PADDING, Rng, blank, bytes_of, memory, mix, scene};
 
 const SEEDS: u64 = 3_000;
 

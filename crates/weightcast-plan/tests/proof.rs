@@ -1,16 +1,14 @@
 //! The proof against the plain definition of a right plan, byte by byte, on plans that are right and
 //! on plans that are damaged in every way.
 
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::world::{Rng, bytes_of, scene};
 use weightcast_plan::stored::{PlanName, StoredError, encode, restore};
 use weightcast_plan::{
     Cell, CoverageError, DType, Layout, LayoutBuilder, Part, Plan, Run, Slice, Tensor, cells, plan,
     prove,
 };
-use world::{Rng, bytes_of, scene};
 
 /// Where each byte of a slice of an entry lies in its buffer, by its position.
 fn places(layout: &Layout, number: u32, slice: &Slice) -> BTreeMap<u64, u64> {

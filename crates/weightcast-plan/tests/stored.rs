@@ -1,10 +1,8 @@
 //! Plans that were written down: what comes back, what is refused, how many bytes it takes.
 
-mod world;
-
+use crate::world::scene;
 use weightcast_plan::stored::{PlanName, StoredError, decode, encode, restore};
 use weightcast_plan::{Cell, CoverageError, DType, Layout, LayoutBuilder, Part, Plan, cells, plan};
-use world::scene;
 
 fn name_of(target: &Layout, cells: &[Cell], sources: &[&Layout]) -> PlanName {
     PlanName::new(target, cells, sources.iter().map(|source| source.digest().0))

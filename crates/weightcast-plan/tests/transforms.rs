@@ -1,16 +1,14 @@
 //! Other representations against their definition, element by element: where each element is made,
 //! by which block's scale, and which blocks are exchanged.
 
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::world::{Model, Rng, random_group};
 use weightcast_plan::quantise::Formula;
 use weightcast_plan::transform::{
     Backing, Fp8, How, Representation, Rule, Rules, Shared, Transform, TransformError,
 };
 use weightcast_plan::{DType, Entry, Layout, LayoutBuilder, Part, Slice, Tensor};
-use world::{Model, Rng, random_group};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 

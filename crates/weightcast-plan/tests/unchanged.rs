@@ -1,14 +1,12 @@
 //! Which copies are left out, against two versions that are compared byte by byte.
 
-mod world;
-
 use std::collections::BTreeMap;
 use std::num::Wrapping;
 
+use crate::world::{Model, Rng, bytes_of, mix, scene};
 use weightcast_plan::{
     Copy, EntryDigests, KnownDigests, Layout, Plan, Slice, cells, plan, unchanged,
 };
-use world::{Model, Rng, bytes_of, mix, scene};
 
 const SEEDS: u64 = 400;
 

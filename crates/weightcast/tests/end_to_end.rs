@@ -1,12 +1,11 @@
 //! A version's way from trainers to rollouts through the real server, sessions and transports.
 
-mod support;
-
+use crate::support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::{Cluster, run_group};
+use crate::support::{Cluster, run_group};
 use weightcast::plan::Slice;
 use weightcast::transport::Region;
 use weightcast::{

@@ -1,13 +1,11 @@
 //! Two reference servers; the first one dies.
 
-#[allow(dead_code, reason = "every test file uses another part of it")]
-mod support;
-
+use crate::support;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use support::{group, run_group};
+use crate::support::{group, run_group};
 use tokio_stream::StreamExt;
 use weightcast::transport::Secret;
 use weightcast::wire::reference_server_client::ReferenceServerClient;

@@ -1,11 +1,8 @@
 //! Who publishes what differs is told in which tensors, and between whom.
 
-#[allow(dead_code, reason = "every test file uses another part of it")]
-mod support;
-
 use std::time::Duration;
 
-use support::{Cluster, Shard, run_group};
+use crate::support::{Cluster, Shard, run_group};
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part};
 use weightcast::{CallError, Error, Role};
 

@@ -1,13 +1,9 @@
 //! Replicas that are read while they are being filled, through real sessions and sockets.
 
-#[path = "support/gate.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod gate;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gate::Gate;
+use crate::gate::Gate;
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part};
 use weightcast::transport::{Region, Way};
 use weightcast::{

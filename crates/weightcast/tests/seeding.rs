@@ -1,13 +1,9 @@
 //! Offload seeding through real sessions and sockets: an update does not wait for a crossing, and
 //! exactly one copy crosses.
 
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "support/gate.rs"]
-mod gate;
-
 use std::time::{Duration, Instant};
 
-use gate::Gate;
+use crate::gate::Gate;
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part};
 use weightcast::transport::{Region, Way};
 use weightcast::{

@@ -1,12 +1,8 @@
 //! Sources that give little or join late, and reads that run out of time, over real sockets: counted in bytes.
 
-#[path = "support/gate.rs"]
-#[allow(dead_code, reason = "every test file uses another part of it")]
-mod gate;
-
 use std::time::Duration;
 
-use gate::Gate;
+use crate::gate::Gate;
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part};
 use weightcast::transport::{Region, Way};
 use weightcast::{

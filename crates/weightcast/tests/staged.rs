@@ -1,12 +1,10 @@
 //! Staged updates: the old version is held until the new one is in place, or stays.
 
-#[allow(dead_code, reason = "every test file uses another part of it")]
-mod support;
-
+use crate::support;
 use std::thread;
 use std::time::Duration;
 
-use support::{Cluster, Shard, expected_columns, run_group};
+use crate::support::{Cluster, Shard, expected_columns, run_group};
 use weightcast::transport::Region;
 use weightcast::{
     CallError, Error, LayoutSource, Options, Replica, Role, Selector, ShardHandle, Updated,

@@ -1,12 +1,10 @@
 //! Several replicas as one reader's sources, over real sockets: what they give is the version. How wrong bytes of
 //! one of them are told apart, `unchanged.rs` shows.
 
-#[allow(dead_code, reason = "every test file uses another part of it")]
-mod support;
-
+use crate::support;
 use std::time::Duration;
 
-use support::{Cluster, Shard, run_group};
+use crate::support::{Cluster, Shard, run_group};
 use weightcast::{CallError, Error, Options, Role, Selector, Updated};
 
 const SOON: Duration = Duration::from_secs(20);

@@ -1,13 +1,9 @@
 //! Updates that move only what changed, through real sessions and sockets.
 
-#[path = "support/gate.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod gate;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gate::Gate;
+use crate::gate::Gate;
 use weightcast::plan::transform::{Rule, Rules, Transform};
 use weightcast::plan::{DType, Layout, LayoutBuilder, Part};
 use weightcast::transport::{Region, Way};

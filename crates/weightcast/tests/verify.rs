@@ -1,14 +1,10 @@
 //! Live replicas of other layouts are compared over their data ports, and what was changed is found.
 
-#[path = "support/gate.rs"]
-#[allow(dead_code)] // other tests use the rest
-mod gate;
-mod support;
-
+use crate::support;
 use std::time::Duration;
 
-use gate::Gate;
-use support::{Cluster, Shard, run_group};
+use crate::gate::Gate;
+use crate::support::{Cluster, Shard, run_group};
 use weightcast::transport::Region;
 use weightcast::{
     Comparison, Error, LayoutSource, Options, Other, Replica, Role, Selector, ShardHandle, Verdict,
