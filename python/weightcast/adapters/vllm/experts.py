@@ -21,9 +21,7 @@ Placed = dict[str, tuple[int, ...]]
 
 def placed(model: nn.Module) -> Placed:
     """Which expert lies where now. Empty for a model whose experts stay where they are."""
-    from vllm.model_executor.models.interfaces import get_mixture_of_experts_model
-
-    experts: Any = get_mixture_of_experts_model(model)
+    experts = _model_of_experts(model)
     found: Placed = {}
     names = {id(module): name for name, module in model.named_modules()}
     for layer in [] if experts is None else experts.moe_layers:
@@ -31,6 +29,21 @@ def placed(model: nn.Module) -> Placed:
         if state is not None and state.logical_to_physical_map is not None:
             found[names[id(layer)]] = _by_slot(state.logical_to_physical_map.tolist())
     return found
+
+
+def _model_of_experts(model: nn.Module) -> Any:
+    from vllm.model_executor.models import interfaces
+
+    find = getattr(interfaces, "get_mixture_of_experts_model", None)
+    if find is not None:
+        return find(model)
+    layers = [layer.moe_config for layer in model.modules() if hasattr(layer, "moe_config")]
+    if any(layer.moe_parallel_config.enable_eplb for layer in layers):
+        raise _core.Misuse(
+            "this engine moves experts between its workers (enable_eplb), where weightcast follows them from "
+            "vLLM 0.28 on: take a newer vLLM, or start the engine without --enable-eplb"
+        )
+    return None
 
 
 def _by_slot(slots: list[list[int]]) -> tuple[int, ...]:

@@ -21,13 +21,13 @@ class WorkerExtension:
 
     def weightcast_join(self, settings: dict[str, Any]) -> None:
         """Joins the job; `settings` has the fields of `weightcast.adapters.engine.Settings`."""
+        from .forms import made_of
         from .serving import join
         from .worker import WeightcastEngine
 
         engine = getattr(self, "weight_transfer_engine", None)
         if engine is None:
-            model = self.model_runner.model
-            engine = WeightcastEngine(None, self.vllm_config, self.device, model)
+            engine = WeightcastEngine(*made_of(self))
             self.weight_transfer_engine = engine
         elif not isinstance(engine, WeightcastEngine):
             raise _core.Misuse(

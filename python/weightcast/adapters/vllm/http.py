@@ -53,7 +53,7 @@ class HTTPEngine(Routes):
         if self._extension:
             self.on_workers("weightcast_begin")
         else:
-            self.ask("POST", "start_weight_update")
+            self.ask("POST", "start_weight_update", {})  # vLLM up to 0.24 wants a body
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Has the engine fetch a version."""
@@ -72,8 +72,12 @@ class HTTPEngine(Routes):
             self.ask("POST", "finish_weight_update", {"weight_version": weight_version})
 
     def stamp(self, weight_version: str) -> None:
-        """Stamps what the engine generates with a version."""
-        self.ask("POST", "update_weight_version", {"new_version": weight_version})
+        """Stamps what the engine generates with a version; nothing where vLLM has no stamps (up to 0.26)."""
+        try:
+            self.ask("POST", "update_weight_version", {"new_version": weight_version})
+        except Refused as error:
+            if "Not Found" not in error.said:
+                raise
 
     def workers(self) -> int:
         """How many workers the engine has."""
@@ -91,7 +95,7 @@ class HTTPEngine(Routes):
         """Drops what the engine has computed with other weights; requests under way are computed anew.
         `pause` has dropped the caches of images by then."""
         said = self.ask("POST", "reset_prefix_cache?reset_running_requests=true&reset_external=true")
-        if not said["success"]:
+        if said is not None and not said["success"]:  # vLLM up to 0.25 does not say
             raise _core.WeightcastError(f"{self.base_url}: the caches of keys and values were not dropped")
 
     def release(self) -> None:

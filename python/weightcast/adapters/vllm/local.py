@@ -28,7 +28,9 @@ class LocalEngine:
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Has the engine install the version, and drop what it had computed with the former one."""
-        self._llm.finish_weight_update(weight_version)
+        self._llm.finish_weight_update()
+        if weight_version is not None:
+            self.stamp(weight_version)
         self._llm.reset_prefix_cache()
 
     def workers(self) -> int:
@@ -48,8 +50,10 @@ class LocalEngine:
         self._llm.reset_prefix_cache()
 
     def stamp(self, weight_version: str) -> None:
-        """Has the engine say which version it holds."""
-        self._llm.update_weight_version(weight_version)
+        """Has the engine say which version it holds; nothing where vLLM has no stamps (up to 0.26)."""
+        stamp = getattr(self._llm, "update_weight_version", None)
+        if stamp is not None:
+            stamp(weight_version)
 
     def release(self) -> None:
         """Has an engine that an interrupted update has left go on with the whole weights that it holds."""

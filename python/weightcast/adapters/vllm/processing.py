@@ -29,15 +29,25 @@ NOT_RELOADED = {"CPU"}
 
 def derived(model: nn.Module) -> dict[str, str]:
     """State that is made from parameters after loading: the module, and who makes it."""
-    from vllm.model_executor.layers.attention import is_deferred_attention_layer
-
     found = {}
     for name, module in model.named_modules():
-        if is_deferred_attention_layer(module):
+        if _is_attention(module):
             found[name] = f"{type(module).__name__}.process_weights_after_loading"
     if hasattr(model, "process_weights_after_loading"):
         found[""] = f"{type(model).__name__}.process_weights_after_loading"
     return found
+
+
+def _is_attention(module: nn.Module) -> bool:
+    """Whether vLLM processes the layer once all others are."""
+    from vllm.model_executor.layers import attention
+
+    told = getattr(attention, "is_deferred_attention_layer", None)
+    if told is not None:
+        return bool(told(module))
+    # vLLM up to 0.27.
+    kinds = (attention.Attention, attention.MLAAttention, attention.MMEncoderAttention)
+    return isinstance(module, kinds) and hasattr(module, "process_weights_after_loading")
 
 
 def made_later(model: nn.Module) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .agreed import agreed, exchanged
+from .forms import call_of
 from .lora.steps import adapter_step, add_lora
 from .turns import turn_step
 
@@ -79,6 +80,7 @@ def join(worker: Any, call: Callable[..., Any], *arguments: Any, **named: Any) -
     """Has a worker join a job, and its engine know the draft, which vLLM hands over in another step alone.
     The workers take orders as one engine from then on."""
     engine = worker.weight_transfer_engine
+    engine.vllm_config = worker.vllm_config
     engine.draft_model = getattr(worker, "get_draft_model", lambda: None)()
     engine.model_runner = getattr(worker, "model_runner", None)
     life = exchanged({"life": secrets.randbits(63)})[0]["life"]
@@ -92,7 +94,7 @@ def join(worker: Any, call: Callable[..., Any], *arguments: Any, **named: Any) -
 
 def _step(name: str) -> Callable[..., None]:
     def take(worker: Any, call: Callable[..., Any], *arguments: Any, **named: Any) -> None:
-        agreed(worker, name, functools.partial(call, *arguments, **named))
+        agreed(worker, name, functools.partial(call_of(name, worker, call), *arguments, **named))
 
     return take
 

@@ -14,10 +14,11 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from vllm.distributed.weight_transfer.base import TrainerInitInfo, TrainerWeightTransferEngine
-
 from ..engine.times import EngineTimes
 from ..engine.trainer import Publisher, TrainerSettings
+from .forms import TrainerInitInfo, TrainerWeightTransferEngine
+from ..engine.trainer import Publisher, TrainerSettings
+from .forms import TrainerInitInfo, TrainerWeightTransferEngine
 from .plugin import BACKEND
 
 

@@ -49,13 +49,16 @@ class WeightcastEngine(WeightTransferEngine):
     # A session of its own would be a step of its own: the draft comes with its model, see `draft`.
     supports_draft_weight_update = False
 
-    def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
-        super().__init__(config, vllm_config, device, model)
+    def __init__(self, *made_of: Any) -> None:
+        """`made_of` is what this form of vLLM makes its engines of, see `forms`."""
+        super().__init__(*made_of)
         self._shard: EngineShard | None = None
         #: This worker's part in the job that it left last: it still says what the parameters hold.
         self._left: EngineShard | None = None
         #: Whether the parameters came from another job than the one that this worker is in.
         self._foreign = False
+        #: Of the worker: noted before this engine joins, as not all forms of vLLM make it of that.
+        self.vllm_config: Any = getattr(self, "vllm_config", None)
         self._slots: Slots | None = None
         #: The worker's model that guesses tokens, if it has one: noted before this engine joins.
         self.draft_model: torch.nn.Module | None = None
@@ -138,8 +141,9 @@ class WeightcastEngine(WeightTransferEngine):
         """Fetches a version; `update_info` has the fields of `UpdateInfo`."""
         self.receive_weights(self.parse_update_info(update_info))
 
-    def receive_weights(self, update_info: UpdateInfo) -> None:
-        """Fetches a version, and verifies it."""
+    def receive_weights(self, update_info: UpdateInfo, load_weights: Any = None) -> None:
+        """Fetches a version, and verifies it. `load_weights` is what vLLM up to 0.24 has weights given to: ours
+        are put in place by `finish_weight_update`."""
         self.abandoned = update_info.abandon
         if update_info.abandon:
             return
