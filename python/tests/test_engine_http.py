@@ -224,7 +224,7 @@ VLLM = {
              [("POST", "init_weight_transfer_engine", {"init_info": {"model": "m", "address": URL}})]),
     "join under another address": (lambda e: e.init_weight_transfer_engine({"address": "b"}), None,
                                    [("POST", "init_weight_transfer_engine", {"init_info": {"address": "b"}})]),
-    "begin": (lambda e: e.start_weight_update(), None, [("POST", "start_weight_update")]),
+    "begin": (lambda e: e.start_weight_update(), None, [("POST", "start_weight_update", {})]),
     "fetch": (lambda e: e.update_weights({"version": 2}), None, [("POST", "update_weights", {"update_info": {"version": 2}})]),
     "install": (lambda e: e.finish_weight_update("2"), None, [("POST", "finish_weight_update", {"weight_version": "2"})]),
     "install without": (lambda e: e.finish_weight_update(), None, [("POST", "finish_weight_update", {"weight_version": None})]),
@@ -288,6 +288,17 @@ def test_what_vllm_does_not_do_is_an_error() -> None:
     with pytest.raises(Refused, match="broken"):
         engine.unload_lora("n")
     assert isinstance(engine.slot("n"), Slot) and engine.slot("n").base_url == f"{URL}, adapter n"
+
+
+def test_older_vllm_neither_stamps_nor_says_that_caches_were_dropped() -> None:
+    engine = HTTPEngine(URL)
+    asked = talk(engine, {"update_weight_version": Refused("r", 404, '{"detail":"Not Found"}'), "reset_prefix_cache": None})
+    engine.stamp("2")
+    engine.invalidate()
+    assert asked == [VLLM["stamp"][2][0], INVALID]
+    talk(engine, {"update_weight_version": Refused("r", 500, "broken")})
+    with pytest.raises(Refused, match="broken"):
+        engine.stamp("2")
 
 
 # SGLang: everything about weights is asked in a session, and in a pause.

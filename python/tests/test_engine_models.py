@@ -226,6 +226,18 @@ def test_what_is_derived_is_made_anew_in_the_memory_that_graphs_read(vllm: Any) 
     assert whole == [3], "the model itself is the last"
 
 
+def test_older_vllm_processes_its_classes_of_attention_last(vllm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = sys.modules["vllm.model_executor.layers.attention"]
+    monkeypatch.delattr(attention, "is_deferred_attention_layer")
+    for name in ("Attention", "MLAAttention", "MMEncoderAttention"):
+        kind = Deferred if name == "MLAAttention" else type(name, (nn.Module,), {})
+        monkeypatch.setattr(attention, name, kind, raising=False)
+    model = nn.Module()
+    model.a, model.b, model.c = Deferred(), nn.Linear(1, 1), attention.Attention()
+    model.b.process_weights_after_loading = lambda _: None
+    assert list(vllm.module.derived(model)) == ["a"], "of these classes, and with something to do"
+
+
 def test_parameters_that_are_made_after_loading_have_no_tensor(vllm: Any) -> None:
     model = nn.Module()
     model.layer = nn.Linear(2, 2)

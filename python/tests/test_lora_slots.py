@@ -419,7 +419,9 @@ LOCAL = {
     "join": (lambda e: e.init_weight_transfer_engine({"a": 1}), None, [("init_weight_transfer_engine", {"init_info": {"a": 1}})]),
     "begin": (lambda e: e.start_weight_update(), None, [("start_weight_update",)]),
     "fetch": (lambda e: e.update_weights({"a": 1}), None, [("update_weights", {"update_info": {"a": 1}})]),
-    "install": (lambda e: e.finish_weight_update("3"), None, [("finish_weight_update", "3"), ("reset_prefix_cache",)]),
+    "install": (lambda e: e.finish_weight_update("3"), None,
+                [("finish_weight_update",), ("update_weight_version", "3"), ("reset_prefix_cache",)]),
+    "install without": (lambda e: e.finish_weight_update(), None, [("finish_weight_update",), ("reset_prefix_cache",)]),
     "workers": (lambda e: e.workers(), 2, [("weightcast_state",)]),
     "order": (lambda e: e.order({"a": 1}), [1, 2], [("weightcast_order", {"a": 1})]),
     "performed": (lambda e: e.performed({"a": 1}, "why"), [1, 2], [("weightcast_performed", {"a": 1}, "why")]),
@@ -434,6 +436,13 @@ LOCAL = {
 def test_what_a_trainer_asks_of_an_engine_of_its_program(call: Any, result: Any, asks: list[Any]) -> None:
     llm = LLM()
     assert call(LocalEngine(llm)) == result and llm.log == asks
+
+
+def test_an_engine_of_an_older_vllm_has_no_stamp() -> None:
+    log: list[str] = []
+    llm = SimpleNamespace(finish_weight_update=lambda: log.append("finish"), reset_prefix_cache=lambda: log.append("reset"))
+    LocalEngine(llm).finish_weight_update("3")
+    assert log == ["finish", "reset"]
 
 
 def test_the_adapter_of_a_name_is_the_one_that_was_sent_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,6 +252,18 @@ def test_layers_whose_experts_move(monkeypatch: pytest.MonkeyPatch) -> None:
     assert experts.placed(model) == {}
 
 
+@pytest.mark.parametrize("moving", [False, True])
+def test_vllm_that_does_not_say_where_experts_are_may_not_move_them(monkeypatch: pytest.MonkeyPatch, moving: bool) -> None:
+    stand_in(monkeypatch, "vllm", {"vllm.model_executor.models.interfaces": {}}, [])
+    model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+    model[1].moe_config = SimpleNamespace(moe_parallel_config=SimpleNamespace(enable_eplb=moving))
+    if not moving:
+        assert experts.placed(model) == {}
+        return
+    with pytest.raises(wc.Misuse, match="from vLLM 0.28 on.*--enable-eplb"):
+        experts.placed(model)
+
+
 def piece(expert: int, slot: int) -> ParameterPiece:
     made = object.__new__(ParameterPiece)
     vars(made).update(tensor=f"l.experts.{expert}.up.weight", shape=(2, 2), target=SimpleNamespace(start=(slot, 0)))

@@ -16,7 +16,7 @@ from .stand_ins import stand_in
 
 torch = pytest.importorskip("torch")
 
-OURS = ("worker", "serving", "loader", "extension", "trainer", "lora.steps", "lora.slots")
+OURS = ("forms", "worker", "serving", "loader", "extension", "trainer", "lora.steps", "lora.slots")
 VERSION = {"epoch": 4, "number": 5}
 
 
@@ -26,6 +26,9 @@ class WeightTransferEngine:
     def __init__(self, config: Any, vllm_config: Any, device: Any, model: Any) -> None:
         self.vllm_config, self.model = vllm_config, model
         self.parallel_config = getattr(vllm_config, "parallel_config", None)
+
+    def receive_weights(self, update_info: Any) -> None:
+        raise NotImplementedError
 
     def parse_update_info(self, info: dict[str, Any]) -> Any:
         return self.update_info_cls(**info)
@@ -161,7 +164,7 @@ class Rig:
         self.config = SimpleNamespace(speculative_config=None, parallel_config=parallel, instance_id="i")
         self.engine = worker.WeightcastEngine(None, self.config, None, SimpleNamespace(loaded=2, run=4))
         self.worker = kind(self.log)
-        self.worker.weight_transfer_engine = self.engine
+        self.worker.weight_transfer_engine, self.worker.vllm_config = self.engine, self.config
 
     def join(self, **settings: Any) -> Any:
         self.worker.init_weight_transfer_engine(settings)
@@ -269,8 +272,6 @@ def test_a_worker_that_has_not_joined(rig: Rig) -> None:
     engine.after_wake(None)
     engine.shutdown()
     assert rig.did() == []
-    with pytest.raises(wc.Misuse, match="^make a WeightcastTrainer by its trainer_init, and call send_weights of that$"):
-        engine.trainer_send_weights(1, a=2)
 
 
 @pytest.mark.parametrize(("settings", "name"), [({}, None), ({"replica": "r", "datacentre": "d", "spot": True}, "r")])

@@ -106,10 +106,11 @@ class Rig:
         return started
 
     def trainer(
-        self, name: str, *engines: VllmServer, extended: Sequence[VllmServer] = (), deadline: float = 60.0
+        self, name: str, *engines: VllmServer, by: str = "", extended: Sequence[VllmServer] = (), deadline: float = 60.0
     ) -> Trainer:
-        """Of engines, and of those that have the worker extension."""
-        urls = [*(engine.url for engine in engines), *(f"+{engine.url}" for engine in extended)]
+        """Of engines, updated as the mark `by` of the trainer's program says, and of those that have the worker
+        extension."""
+        urls = [*(f"{by}{engine.url}" for engine in engines), *(f"+{engine.url}" for engine in extended)]
         limits = {"DEADLINE": str(deadline)}
         started = Trainer(self.server, self.directory / "model", name, urls, limits)
         self._ending.append(started)

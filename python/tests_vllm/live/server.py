@@ -12,12 +12,17 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from vllm.version import __version_tuple__
+
 from weightcast.adapters.vllm import HTTPEngine
 
 #: Seconds in which a server must be up, and a request answered, on a busy machine too.
 SOON = 240.0
 
 HERE = Path(__file__).parent
+
+#: Whether this vLLM stamps tokens; it opens the route for tokens by an option then.
+STAMPS = __version_tuple__[:2] >= (0, 27)
 
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -44,8 +49,8 @@ class VllmServer:
         command = [
             sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),
             "--served-model-name", "m", "--skip-tokenizer-init", "--enforce-eager", "--dtype", "bfloat16",
-            "--max-model-len", "64", "--host", "127.0.0.1", "--port", str(port), "--enable-scale-out",
-            *options,
+            "--max-model-len", "64", "--host", "127.0.0.1", "--port", str(port),
+            *(["--enable-scale-out"] if STAMPS else []), *options,
         ]  # fmt: skip
         extra = {} if stops is None else {"WEIGHTCAST_TEST_STOPS": str(stops)}
         with log.open("w") as said:
@@ -87,11 +92,13 @@ class VllmServer:
             time.sleep(0.01)
 
     def generate(self, tokens: int = 12, model: str = "m") -> tuple[list[int], list[dict[str, Any]]]:
-        """Tokens, and the versions that they are stamped with; of the base model, or of an adapter."""
+        """Tokens, and the versions that they are stamped with, if they are; of the base model, or of an
+        adapter."""
         sampling = {"max_tokens": tokens, "temperature": 0, "detokenize": False}
         body = {"model": model, "token_ids": [1, 2, 3], "sampling_params": sampling}
-        (said,) = self.ask("inference/v1/generate", body | {"return_weight_versions": True})["choices"]
-        return said["token_ids"], said["weight_versions"]
+        stamped = {"return_weight_versions": True} if STAMPS else {}
+        (said,) = self.ask("inference/v1/generate", body | stamped)["choices"]
+        return said["token_ids"], said["weight_versions"] if STAMPS else []
 
     def client(self) -> HTTPEngine:
         """As its trainer sees it."""

@@ -4,7 +4,8 @@
     trainer_program.py SERVER DIRECTORY NAME URL...
 
 With torchrun's variables in the environment, it is a rank of a trainer sharded by FSDP2; `DEADLINE` there is the seconds of
-each step. An engine that has the worker extension has a `+` before its address.
+each step. An engine that has the worker extension has a `+` before its address, and one that is updated by the calls of vLLM's
+interface alone, as its own clients do, an `=`.
 """
 
 import os
@@ -24,6 +25,21 @@ from tests_vllm.live.weights import Held, Model
 from weightcast.adapters.vllm import HTTPEngine, TrainerInfo, WeightcastTrainer
 
 
+class Plain:
+    """An engine as vLLM's own clients see it, but paused."""
+
+    def __init__(self, engine: HTTPEngine) -> None:
+        for name in (
+            "init_weight_transfer_engine", "start_weight_update", "update_weights", "finish_weight_update", "pause", "resume",
+        ):  # fmt: skip
+            setattr(self, name, getattr(engine, name))
+
+
+def client(url: str) -> HTTPEngine | Plain:
+    engine = HTTPEngine(url.lstrip("+="), timeout=60.0, extension=url[0] == "+")
+    return Plain(engine) if url[0] == "=" else engine
+
+
 def main(server: str, directory: str, name: str, *urls: str) -> None:
     model = Model(Path(directory))
     held = Held(model.values(0))
@@ -33,7 +49,7 @@ def main(server: str, directory: str, name: str, *urls: str) -> None:
         fully_shard(held)
     sync = WeightcastTrainer.trainer_init(
         TrainerInfo(rank=rank, server=server, name=name, deadline=deadline),
-        client=[HTTPEngine(url.lstrip("+"), timeout=60.0, extension=url[0] == "+") for url in urls],
+        client=[client(url) for url in urls],
         source=held,
     )
     print("joined", flush=True)

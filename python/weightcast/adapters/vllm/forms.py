@@ -1,14 +1,16 @@
 """The forms that vLLM's weight-transfer interface has had, and what ours makes of each.
 
-| vLLM | its workers' engines are made of | workers do of an update | trainers |
+| vLLM | engines of workers | who prepares and finishes | trainers |
 |---|---|---|---|
-| to 0.21 | takes no names but its own: ours is refused | | |
-| 0.22 to 0.24 | `config, parallel_config, model` | all but the transfer: see `EARLY` | `trainer_send_weights` of the worker's class |
-| 0.25 | `config, vllm_config, device, model` | nothing but calls of their engine | the same |
-| 0.26 | the same | the same | a class, made with a configuration before its `init_info` |
+| to 0.21 | ours is refused: its name is none of vLLM's own | | |
+| 0.22 to 0.24 | `(config, parallel_config, model)` | the worker: see `EARLY` | statics of its class |
+| 0.25 | `(config, vllm_config, device, model)` | the engine | the same |
+| 0.26 | the same | the same | a class; a configuration comes before its `init_info` |
 | from 0.27 | the same | the same | a class |
 
-One class serves each side in all of them: `worker.WeightcastEngine`, `trainer.WeightcastTrainer`.
+One class of ours serves each side in all of them: `worker.WeightcastEngine`, `trainer.WeightcastTrainer`.
+Where vLLM has no class for trainers (up to 0.25), `WeightcastTrainer` stands by itself; the statics are methods
+of `WeightcastEngine`.
 """
 
 import inspect

@@ -142,8 +142,8 @@ class WeightcastEngine(WeightTransferEngine):
         self.receive_weights(self.parse_update_info(update_info))
 
     def receive_weights(self, update_info: UpdateInfo, load_weights: Any = None) -> None:
-        """Fetches a version, and verifies it. `load_weights` is what vLLM up to 0.24 has weights given to: ours
-        are put in place by `finish_weight_update`."""
+        """Fetches a version, and verifies it. `load_weights` is where vLLM up to 0.24 wants weights: ours are
+        put in place by `finish_weight_update`."""
         self.abandoned = update_info.abandon
         if update_info.abandon:
             return
@@ -251,9 +251,25 @@ class WeightcastEngine(WeightTransferEngine):
             self.orders = None
 
     @staticmethod
-    def trainer_send_weights(*arguments: Any, **named: Any) -> None:
-        """How trainers sent weights in older forms of vLLM's interface, which gives no version."""
-        raise _core.Misuse("make a WeightcastTrainer by its trainer_init, and call send_weights of that")
+    def trainer_init(init_info: dict[str, Any]) -> Any:
+        """How trainers join in vLLM up to 0.26: `init_info` has the fields of `TrainerSettings`, and as
+        `client` the engine, or a list of several. Returns the `group` that `trainer_send_weights` takes."""
+        from ..engine.trainer import TrainerSettings
+        from ..trainers.trl import WeightTransfer
+
+        if "client" not in init_info:
+            raise _core.Misuse('init_info has no "client": give the engine, an HTTPEngine(url) say')
+        settings = {name: value for name, value in init_info.items() if name != "client"}
+        return WeightTransfer(init_info["client"], TrainerSettings(**settings))
+
+    @staticmethod
+    def trainer_send_weights(iterator: Any, trainer_args: Any) -> None:
+        """How trainers send in vLLM up to 0.27: publishes what `iterator` hands out, and makes all calls of
+        an update itself. `trainer_args` has the `group`, as an entry or an attribute."""
+        found: Any = trainer_args.get("group") if isinstance(trainer_args, dict) else trainer_args.group
+        if not hasattr(found, "send_weights"):
+            raise _core.Misuse("trainer_args needs the group that WeightcastEngine.trainer_init has returned")
+        found.send_weights(iterator)
 
     def _joined(self) -> EngineShard:
         if self._shard is None:
