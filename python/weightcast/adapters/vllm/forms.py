@@ -9,8 +9,8 @@
 | from 0.27 | the same | the same | a class |
 
 One class of ours serves each side in all of them: `worker.WeightcastEngine`, `trainer.WeightcastTrainer`.
-Where vLLM has no class for trainers (up to 0.25), `WeightcastTrainer` stands by itself; the statics are methods
-of `WeightcastEngine`.
+Where vLLM has no class for trainers (up to 0.25), `WeightcastTrainer` stands by itself; the statics are
+methods of `WeightcastEngine`.
 """
 
 import inspect
