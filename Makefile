@@ -5,6 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Engines apart: over $(VENV), which has torch and weightcast.
 VENV_VLLM := .venv-vllm
+# The oldest vLLM whose interface is served: over $(VENV_VLLM), but for what has to be older.
+VENV_EARLY := .venv-vllm-early
 VENV_SGLANG := .venv-sglang
 VENV_TRAINERS := .venv-trainers
 # Libraries of trainers apart, over $(VENV) too.
@@ -23,7 +25,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-vllm-early test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -55,6 +57,10 @@ test-vllm: $(VENV_VLLM)/tools $(VENV)/weightcast ## Test the vLLM adapter on rea
 
 test-vllm-live: $(VENV_VLLM)/tools $(VENV)/weightcast ## Torment live vLLM engines in each state of an update, half an hour
 	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm/live python/tests_vllm/test_rl_rollouts.py -m full
+
+test-vllm-early: $(VENV_EARLY)/tools $(VENV)/weightcast ## Update engines of vLLM 0.22, whose interface is another, some minutes
+	$(VENV_EARLY)/bin/python -m pytest -m full python/tests_vllm/live/test_forms.py \
+	  python/tests_vllm/live/test_modes.py::test_an_offline_engine_follows_its_trainer
 
 families: $(VENV_VLLM)/tools $(VENV)/weightcast ## Hold the layout of every vLLM family against its class, some minutes
 	PYTHONPATH=python $(VENV_VLLM)/bin/python -m tests_vllm.sweep
@@ -229,7 +235,7 @@ docs: ## Build the Rust documentation
 	cargo doc --locked $(CRATES) --no-deps
 
 clean: ## Remove everything that was built
-	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_SGLANG) $(VENV_TRAINERS) $(VENV_JOBS) $(VENV_RAY) $(VENV_PEERS) $(VENV_UCX)
+	rm -rf target dist $(VENV) $(VENV_VLLM) $(VENV_EARLY) $(VENV_SGLANG) $(VENV_TRAINERS) $(VENV_JOBS) $(VENV_RAY) $(VENV_PEERS) $(VENV_UCX)
 
 $(VENV)/tools: requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -240,9 +246,12 @@ $(VENV)/tools: requirements-dev.txt
 $(VENV)-%/tools: requirements-%.txt $(VENV)/tools
 	$(PYTHON) -m venv $(VENV)-$*
 	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-$*.txt
-	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	$(or $(OVER),$(BIN))/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  > "$$($(VENV)-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/over-venv.pth"
 	touch $@
+
+$(VENV_EARLY)/tools: private OVER := $(VENV_VLLM)/bin
+$(VENV_EARLY)/tools: $(VENV_VLLM)/tools
 
 # Installed in place: changes of Python files need no rebuild.
 $(VENV)/weightcast: $(VENV)/tools $(RUST) pyproject.toml

@@ -21,8 +21,10 @@ class Trainer:
         self, server: Server, directory: Path, name: str, urls: list[str], rank: Mapping[str, str] = {}
     ) -> None:
         command = [sys.executable, HERE / "trainer_program.py", server.address, directory, name, *urls]
+        # vLLM's own log goes to what tests hear.
+        quiet = {"OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", **rank}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {**quiet, **rank}
         )
 
     def joined(self) -> "Trainer":

@@ -23,7 +23,7 @@ def test_a_server_follows_in_each_way(rig: Rig) -> None:
     fresh = rig.engine(rig.checkpoint(2), interface=False)
     expected = fresh.up().generate()[0]
     fresh.kill()
-    for way, by in (("as a fleet", ""), ("by vLLM's calls", "="), ("through an extension", "+")):
+    for way, by in (("fleet", ""), ("calls", "="), ("extension", "+")):
         options = EXTENSION if by == "+" else []
         engine = rig.engine(rig.checkpoint(1), *options, interface=by != "+").up()
         loaded = engine.generate()[0]
