@@ -17,8 +17,6 @@ from typing import Any, ClassVar, Self
 from ..engine.times import EngineTimes
 from ..engine.trainer import Publisher, TrainerSettings
 from .forms import TrainerInitInfo, TrainerWeightTransferEngine
-from ..engine.trainer import Publisher, TrainerSettings
-from .forms import TrainerInitInfo, TrainerWeightTransferEngine
 from .plugin import BACKEND
 
 
