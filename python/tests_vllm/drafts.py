@@ -23,9 +23,10 @@ from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 
 from weightcast.adapters.catalog import Catalog, Entry
+from weightcast.adapters.vllm import ranks
 
 from .configs import config
-from .engine import _initialised, register, spread
+from .engine import register, spread
 from .rules import Rules
 
 
@@ -229,5 +230,5 @@ def _config(kind: Kind, directory: Path) -> VllmConfig:
         speculative_config=speculative,
     )
     with set_current_vllm_config(whole):
-        _initialised()
+        ranks.initialise()
     return whole

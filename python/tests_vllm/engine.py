@@ -4,7 +4,6 @@ No engine runs and no other rank exists: a rank's parameters and loaders depend 
 group's size alone.
 """
 
-import copy
 import importlib
 import json
 import os
@@ -20,11 +19,13 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 import torch
 from torch import nn
-from vllm.config import DeviceConfig, ModelConfig, ParallelConfig, VllmConfig, set_current_vllm_config
-from vllm.distributed import parallel_state
-from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
+from vllm.config import ModelConfig, VllmConfig, set_current_vllm_config
+from vllm.model_executor.model_loader.utils import process_weights_after_loading
 from vllm.model_executor.models import ModelRegistry
 from vllm.model_executor.models.registry import _VLLM_MODELS
+
+from weightcast.adapters.vllm import ranks
+from weightcast.adapters.vllm.ranks import Spread, config_of
 
 
 def build(config: dict[str, Any], **spread: Any) -> nn.Module:
@@ -57,26 +58,12 @@ def build_with_config(
             enforce_eager=True,
             max_model_len=64,
         )
-        parallel = ParallelConfig(enable_expert_parallel=ep, expert_placement_strategy=placement)
-        whole = VllmConfig(
-            model_config=model, parallel_config=parallel, device_config=DeviceConfig("cpu")
-        )
-        with set_current_vllm_config(whole):
-            _initialised()
-        # Set afterwards: vLLM would look for as many devices, and for GPUs.
-        parallel = whole.parallel_config
-        parallel.tensor_parallel_size, parallel.data_parallel_size = tp, dp
-        parallel.enable_eplb = redundant > 0
-        parallel.eplb_config.num_redundant_experts = redundant
-        spread(tp, dp, rank)
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(model.dtype)
-        try:
-            with torch.device(device):
-                return initialize_model(whole), whole
-        finally:
-            torch.set_default_dtype(before)
-            whole.compilation_config.static_forward_context.clear()
+        spread = Spread(tp=tp, dp=dp, ep=ep, placement=placement)
+        whole = config_of(model, spread)
+        # Set afterwards: vLLM would look for as many devices.
+        whole.parallel_config.enable_eplb = redundant > 0
+        whole.parallel_config.eplb_config.num_redundant_experts = redundant
+        return ranks.build(whole, spread, rank, device=device), whole
 
 
 def processed(
@@ -105,24 +92,6 @@ def register(architecture: str) -> None:
 _registered: set[str] = set()
 
 
-def _initialised() -> None:
-    """Groups of this one process."""
-    if parallel_state.model_parallel_is_initialized():
-        return
-    parallel_state.init_distributed_environment(
-        world_size=1,
-        rank=0,
-        local_rank=0,
-        backend="gloo",
-        distributed_init_method=f"file://{tempfile.mktemp()}",
-    )
-    parallel_state.initialize_model_parallel()
-    parallel_state._EP = parallel_state._EP or copy.copy(parallel_state._TP)
-
-
 def spread(tp: int, dp: int, rank: int) -> None:
     """One process that says it is `rank` of `dp` times `tp`. EP runs over all of them."""
-    groups = {"_TP": (tp, rank % tp), "_DP": (dp, rank // tp), "_EP": (tp * dp, rank)}
-    for name, (size, index) in groups.items():
-        group = getattr(parallel_state, name)
-        group.world_size, group.rank_in_group = size, index
+    ranks.be(Spread(tp=tp, dp=dp), rank)

@@ -132,7 +132,7 @@ class Layout:
     def add(
         self,
         name: str,
-        memory: npt.NDArray[np.uint8],
+        memory: npt.NDArray[np.uint8] | None,
         dtype: str,
         shape: Sequence[int],
         parts: Sequence[Part],
@@ -145,6 +145,7 @@ class Layout:
     def quantise(
         self, names: str, block: tuple[int, int], formula: str, scales: str, suffix: str
     ) -> None: ...
+    def describe(self) -> str: ...
     def __len__(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
@@ -622,6 +623,20 @@ def metrics_text() -> str:
     The names begin with `weightcast_client_`."""
 
 def command_line(arguments: Sequence[str], program: Sequence[str]) -> int: ...
+def join_layouts(texts: Sequence[str]) -> str: ...
+def plan(
+    source: str,
+    target: str,
+    config: str | PathLike[str] | None,
+    replicas: int,
+    gpus_per_host: int,
+    machine: str,
+    nic_gbps: float | None,
+    budget: int,
+) -> str: ...
+def explain(
+    source: str, target: str, config: str | PathLike[str] | None, tensor: str | None, rank: int | None
+) -> str: ...
 def local_slices(
     shape: Sequence[int],
     axes: Sequence[tuple[str, int]],

@@ -71,6 +71,9 @@ class Handle:
         `weightcast.torch` made of DTensors have one, over their device mesh.
         """
         self._refuse_moved(layout, deadline)
+        if not layout.memory:
+            reason = "a layout without memory (Layout(memory=False)) can be planned, not registered"
+            self.refuse(reason, deadline=deadline)
         if not layout.mapped:
             mappings.warn(layout._places, level=2)
         self._core.register(layout._core, deadline, _over_arrays(layout.exchange))

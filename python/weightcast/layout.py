@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from . import _core
 from .host_copies import HostCopies
-from .memory import checked, describe, on_device
+from .memory import checked, describe, form_of, on_device
 from .names import PublishedSlice
 from .origins import Origins
 
@@ -73,10 +73,15 @@ class Layout:
     memory, which is what is registered: `publish` copies out of the GPU, `update` copies into it. With
     `beside`, torch tensors of the host get such a copy as well, so that they may be changed while their
     copies are published, or used while a version is fetched.
+
+    Without `memory` nothing can be registered: tensors may lie on torch's `meta` device, and the layout is
+    there to be described and planned (`weightcast.plans`).
     """
 
-    def __init__(self, *, beside: bool = False) -> None:
+    def __init__(self, *, beside: bool = False, memory: bool = True) -> None:
         self._core = _core.Layout()
+        #: Whether there is memory, so that it can be registered.
+        self.memory = memory
         #: Name, address and length of each tensor's bytes.
         self._places: list[tuple[str, int, int]] = []
         #: Takes the largest of each number over all shards, in place: see `Handle.register`.
@@ -99,24 +104,27 @@ class Layout:
         along: int = 0,
         pad: bool = False,
         dtype: str | None = None,
+        name: str | None = None,
     ) -> "Layout":
         """Adds a contiguous tensor that is the concatenation of `parts` along dimension `along`.
 
         A name alone stands for that whole logical tensor. With `pad`, the tensor may be longer than
         its parts (a vocabulary rounded up); the rest is left alone (and where the tensor has a copy beside
         it, written back as it was when it was added). `dtype` (a safetensors name
-        such as `BF16` or `F8_E4M3`) is for numpy arrays of types that numpy does not know.
+        such as `BF16` or `F8_E4M3`) is for numpy arrays of types that numpy does not know. `name` is what
+        the tensor is called here, in errors and in `weightcast plan explain`.
         """
-        name = parts if isinstance(parts, str) else f"buffer {len(self)}"
+        name = name or (parts if isinstance(parts, str) else f"buffer {len(self)}")
+        if not self.memory:
+            known, shape = form_of(name, tensor, dtype)
+            self._core.add(name, None, known, shape, _cores(parts, shape), along, pad)
+            return self
         copied = self._beside or on_device(tensor)
         registered = self.copies.beside(checked(name, tensor)) if copied else tensor
         memory = describe(name, registered, dtype)
-        if isinstance(parts, str):
-            listed = [part(parts, shape=memory.shape)]
-        else:
-            listed = [parts] if isinstance(parts, Part) else list(parts)
-        cores = [p._core for p in listed]
-        self._core.add(name, memory.bytes, memory.dtype, memory.shape, cores, along, pad)
+        self._core.add(
+            name, memory.bytes, memory.dtype, memory.shape, _cores(parts, memory.shape), along, pad
+        )
         if copied:
             self.copies.pair(name, tensor, registered)
         self.origins.tensor(name, tensor)
@@ -167,6 +175,11 @@ class Layout:
         self._core.keep(names)
         return self
 
+    def describe(self) -> str:
+        """What a worker publishes of this, or receives into it, without the memory: a text that goes to other
+        processes and into files, for `weightcast.plans`. All parts need their global shapes."""
+        return self._core.describe()
+
     def __len__(self) -> int:
         """Number of tensors."""
         return len(self._core)
@@ -180,3 +193,9 @@ class Layout:
     def nbytes(self) -> int:
         """Bytes of all tensors, padding included."""
         return self._core.nbytes
+
+
+def _cores(parts: str | Part | Iterable[Part], shape: list[int]) -> list[_core.Part]:
+    if isinstance(parts, str):
+        return [part(parts, shape=shape)._core]
+    return [p._core for p in ([parts] if isinstance(parts, Part) else parts)]

@@ -67,16 +67,22 @@ def _numpy(name: str, array: np.ndarray, dtype: str | None) -> Memory:
     return Memory(array.reshape(-1).view(np.uint8), known, list(array.shape))
 
 
-def _torch(name: str, tensor: Any, dtype: str | None) -> Memory:
-    import torch
-
-    tensor = checked(name, tensor)
+def form_of(name: str, tensor: Any, dtype: str | None = None) -> tuple[str, list[int]]:
+    """The type of a tensor by its safetensors name, and its shape; it may have no memory."""
     known = dtype or TORCH.get(str(tensor.dtype).removeprefix("torch."))
     if known is None:
         raise Misuse(f"{name}: dtype {tensor.dtype} is not known; pass dtype= with its real name")
     shape = list(tensor.shape)
     if known == "F4" and shape:
         shape[-1] *= 2  # torch counts bytes of two elements
+    return known, shape
+
+
+def _torch(name: str, tensor: Any, dtype: str | None) -> Memory:
+    import torch
+
+    tensor = checked(name, tensor)
+    known, shape = form_of(name, tensor, dtype)
     return Memory(tensor.reshape(-1).view(torch.uint8).numpy(), known, shape)
 
 

@@ -31,6 +31,7 @@ pub use job::open_files::allow_all as allow_open_files;
 pub use job::status::status_json;
 pub use job::verify::verdict_json;
 pub use plan::layout::read_model;
+pub use plan::{GivenTransfer, explain_json, plan_json};
 pub use plot::svg_of;
 pub use weightcast::log_to_stderr;
 

@@ -1,27 +1,51 @@
-//! One side of a transfer: a model on all ranks of a spec.
+//! One side of a transfer: a model on all ranks of a spec, or what all ranks hold by a file.
+
+use std::borrow::Cow;
+
+use weightcast_plan::{DType, Tensor};
 
 use crate::error::RuleError;
-use crate::model::{ModelSpec, Quantisation};
-use crate::record::RankLayout;
+use crate::file::{LayoutFile, LayoutFileError, ListedBox, ListedRank};
+use crate::model::{Family, ModelSpec, ModuleTensor, Quantisation, TensorRole};
+use crate::record::{ParameterPiece, RankLayout, Record};
 use crate::spec::{Quantise, Side, Spec};
 
 /// Elements along each side of a block where neither spec nor config says.
 const BLOCK: u64 = 128;
 
 /// Most ranks of a side: more than any job has.
-const MOST_RANKS: u64 = 65_536;
+pub(crate) const MOST_RANKS: u64 = 65_536;
 
-/// A model on the ranks of a spec, quantised as that says.
+/// What all ranks of a side hold.
 #[derive(Debug, Clone)]
-pub struct Cluster {
-    model: ModelSpec,
-    side: Side,
+pub struct Cluster(HeldBy);
+
+/// How it is known what ranks hold.
+#[derive(Debug, Clone)]
+enum HeldBy {
+    /// A model on the ranks of a spec, quantised as that says.
+    Rule { model: Box<ModelSpec>, side: Side },
+    /// Every rank by itself, without families of layers.
+    Ranks(Ranks),
+}
+
+/// What each rank holds, tensor by tensor.
+#[derive(Debug, Clone)]
+struct Ranks {
+    families: Vec<Family>,
+    quantisation: Option<Quantisation>,
+    layouts: Vec<RankLayout>,
+    /// Further names for what each rank has: tied weights.
+    tied: Vec<Vec<Record>>,
+    /// Whether a file says so, so that what arrives has exactly these types.
+    read: bool,
 }
 
 impl Cluster {
     /// The model as the spec's ranks hold it. A trainer's checkpoint is never quantised.
     pub fn new(model: &ModelSpec, spec: &Spec) -> Result<Cluster, RuleError> {
-        let cluster = |model| Cluster { model, side: spec.side.clone() };
+        let cluster =
+            |model| Cluster(HeldBy::Rule { model: Box::new(model), side: spec.side.clone() });
         let ranks = cluster(model.clone()).ranks();
         if ranks > MOST_RANKS {
             let what = format!("{spec} has {ranks} ranks; at most {MOST_RANKS} are supported");
@@ -58,16 +82,50 @@ impl Cluster {
         Ok(cluster(model))
     }
 
-    /// The model, quantised as the ranks hold it.
-    pub fn model(&self) -> &ModelSpec {
-        &self.model
+    /// What the ranks of a file hold.
+    pub fn of_file(file: &LayoutFile) -> Result<Cluster, LayoutFileError> {
+        let tensors = file.tensors()?;
+        let layouts = file.ranks.iter().map(|rank| rank_layout(rank, &tensors)).collect();
+        let tied = file.ranks.iter().map(|rank| records(&rank.tied, &tensors)).collect();
+        let families = tensors.iter().map(family).collect();
+        Ok(Cluster(HeldBy::Ranks(Ranks { families, quantisation: None, layouts, tied, read: true })))
+    }
+
+    /// The model, quantised as the ranks hold it; none where a file says what they hold.
+    pub fn model(&self) -> Option<&ModelSpec> {
+        match &self.0 {
+            HeldBy::Rule { model, .. } => Some(model),
+            HeldBy::Ranks(_) => None,
+        }
+    }
+
+    /// What is published.
+    pub fn families(&self) -> &[Family] {
+        match &self.0 {
+            HeldBy::Rule { model, .. } => &model.families,
+            HeldBy::Ranks(ranks) => &ranks.families,
+        }
+    }
+
+    /// How weights are quantised of which sources make the scales; none in a file, which lists them.
+    pub fn quantisation(&self) -> Option<&Quantisation> {
+        match &self.0 {
+            HeldBy::Rule { model, .. } => model.quantisation.as_ref(),
+            HeldBy::Ranks(ranks) => ranks.quantisation.as_ref(),
+        }
+    }
+
+    /// Whether a file says what the ranks hold.
+    pub fn is_read(&self) -> bool {
+        matches!(&self.0, HeldBy::Ranks(Ranks { read: true, .. }))
     }
 
     /// Number of ranks.
     pub fn ranks(&self) -> u64 {
-        match &self.side {
-            Side::Engine(engine) => engine.ranks(),
-            Side::Trainer(trainer) => trainer.ranks(),
+        match &self.0 {
+            HeldBy::Rule { side: Side::Engine(engine), .. } => engine.ranks(),
+            HeldBy::Rule { side: Side::Trainer(trainer), .. } => trainer.ranks(),
+            HeldBy::Ranks(ranks) => ranks.layouts.len() as u64,
         }
     }
 
@@ -85,9 +143,101 @@ impl Cluster {
 
     /// What a rank holds.
     pub fn layout(&self, rank: u64) -> Result<RankLayout, RuleError> {
-        match &self.side {
-            Side::Engine(engine) => engine.layout(&self.model, rank),
-            Side::Trainer(trainer) => trainer.layout(&self.model, rank),
+        match &self.0 {
+            HeldBy::Rule { model, side: Side::Engine(engine) } => engine.layout(model, rank),
+            HeldBy::Rule { model, side: Side::Trainer(trainer) } => trainer.layout(model, rank),
+            HeldBy::Ranks(ranks) => {
+                let layout = ranks.layouts.get(rank as usize).cloned();
+                let (ranks, spec) = (self.ranks(), "the file".to_owned());
+                layout.ok_or(RuleError::Rank { rank, ranks, spec })
+            }
         }
     }
+
+    /// Further names for what a rank holds, in the same memory: tied weights.
+    pub(crate) fn tied(&self, rank: u64) -> &[Record] {
+        match &self.0 {
+            HeldBy::Ranks(ranks) => ranks.tied.get(rank as usize).map_or(&[], Vec::as_slice),
+            HeldBy::Rule { .. } => &[],
+        }
+    }
+
+    /// Both sides, with one name for each tensor where only one of them had a name for many.
+    pub(crate) fn alike<'a>(
+        one: &'a Cluster,
+        other: &'a Cluster,
+    ) -> Result<(Cow<'a, Cluster>, Cow<'a, Cluster>), RuleError> {
+        Ok(match (one.model().is_some(), other.model().is_some()) {
+            (true, false) => (Cow::Owned(one.written_out()?), Cow::Borrowed(other)),
+            (false, true) => (Cow::Borrowed(one), Cow::Owned(other.written_out()?)),
+            _ => (Cow::Borrowed(one), Cow::Borrowed(other)),
+        })
+    }
+
+    /// The same, rank by rank and tensor by tensor.
+    fn written_out(&self) -> Result<Cluster, RuleError> {
+        let mut layouts = Vec::new();
+        for rank in 0..self.ranks() {
+            let RankLayout { records, warnings } = self.layout(rank)?;
+            let records = records.iter().flat_map(Record::written_out).collect();
+            layouts.push(RankLayout { records, warnings });
+        }
+        let families = self.families().iter().flat_map(Family::written_out).collect();
+        let quantisation = self.quantisation().cloned();
+        let tied = Vec::new();
+        Ok(Cluster(HeldBy::Ranks(Ranks { families, quantisation, layouts, tied, read: false })))
+    }
+}
+
+fn family(tensor: &Tensor) -> Family {
+    Family {
+        role: TensorRole::Listed,
+        member: ModuleTensor::Weight,
+        name: tensor.name().to_owned(),
+        shape: tensor.shape().to_vec(),
+        dtype: tensor.dtype(),
+        layers: Vec::new(),
+        experts: 0,
+    }
+}
+
+fn rank_layout(rank: &ListedRank, tensors: &[Tensor]) -> RankLayout {
+    let mut layout = RankLayout { records: records(&rank.holds, tensors), warnings: Vec::new() };
+    let padding = rank.bytes - layout.transfer_bytes();
+    if padding > 0 {
+        layout.records.push(Record {
+            name: "padding".to_owned(),
+            shape: vec![padding],
+            dtype: DType::U8,
+            pieces: Vec::new(),
+            offset: None,
+            layers: None,
+        });
+    }
+    layout
+}
+
+/// A record for each box.
+fn records(boxes: &[ListedBox], tensors: &[Tensor]) -> Vec<Record> {
+    let record = |held: &ListedBox| {
+        let (tensor, slice) = (&tensors[held.0], held.slice());
+        let is_cut = |&dim: &usize| slice.len[dim] != tensor.shape()[dim];
+        let dim = (0..slice.ndim()).find(is_cut).unwrap_or(0);
+        Record {
+            name: held.3.clone(),
+            shape: slice.len.clone(),
+            dtype: tensor.dtype(),
+            offset: Some(slice.start.clone()),
+            pieces: vec![ParameterPiece {
+                tensor: tensor.name().to_owned(),
+                slice,
+                dim,
+                target_dim: 0,
+                target_start: held.4 * 8 / tensor.dtype().bits(),
+                target_index: None,
+            }],
+            layers: None,
+        }
+    };
+    boxes.iter().map(record).collect()
 }

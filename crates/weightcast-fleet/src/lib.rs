@@ -7,7 +7,8 @@
 //! 2. [`Spec`]: a parallelism in one word; [`Cluster`]: a model on its ranks.
 //! 3. [`trainer`] and [`engine`]: the rules.
 //! 4. [`RankLayout`]: what comes out, in the form of the layout data set.
-//! 5. [`movement`]: what moving a version between two clusters takes.
+//! 5. [`LayoutFile`]: the same of live ranks, as they say it themselves.
+//! 6. [`movement`]: what moving a version between two clusters takes.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod cluster;
 mod cut;
 pub mod engine;
 mod error;
+mod file;
 pub mod model;
 pub mod movement;
 mod record;
@@ -23,5 +25,6 @@ pub mod trainer;
 
 pub use cluster::Cluster;
 pub use error::RuleError;
+pub use file::{LayoutFile, LayoutFileError, MOST_FILE_BYTES};
 pub use record::{ParameterPiece, RankLayout, Record};
 pub use spec::{Quantise, Side, Spec, SpecError};

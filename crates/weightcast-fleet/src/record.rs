@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde::ser::{SerializeStruct, SerializeTuple, Serializer};
 use weightcast_plan::{DType, Slice};
 
+use crate::model::fill;
+
 /// A parameter of a rank, or one for each layer of an interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -39,6 +41,20 @@ pub struct ParameterPiece {
 }
 
 impl Record {
+    /// A record for each of its layers.
+    pub(crate) fn written_out(&self) -> Vec<Record> {
+        let Some((first, last)) = self.layers else { return vec![self.clone()] };
+        let of_layer = |layer| {
+            let mut record = Record { layers: None, ..self.clone() };
+            record.name = fill(&self.name, Some(layer), None);
+            for piece in &mut record.pieces {
+                piece.tensor = fill(&piece.tensor, Some(layer), None);
+            }
+            record
+        };
+        (first..=last).map(of_layer).collect()
+    }
+
     /// Bytes of its pieces in one layer, in the local type.
     pub fn piece_bytes(&self) -> u64 {
         self.pieces.iter().map(|p| p.slice.volume()).sum::<u64>() * self.dtype.bits() / 8

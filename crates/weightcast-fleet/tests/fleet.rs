@@ -18,7 +18,7 @@ fn what_a_transfer_takes_is_what_counting_every_element_says() {
         let (source, target) = (cluster(&config, trainer), cluster(&config, engine));
         let plan = movement::plan(&source, &target, replicas, gpus).expect("a plan");
         assert_eq!(plan.defects, Vec::<String>::new(), "{at}");
-        let shapes = shapes(target.model());
+        let shapes = shapes(target.model().expect("by rule"));
         // Everything that a host needs, once; everything that a rank holds.
         let ranks = target.ranks();
         let mut needed: BTreeMap<u64, BTreeMap<Element, u64>> = BTreeMap::new();
@@ -57,7 +57,7 @@ fn what_a_transfer_takes_is_what_counting_every_element_says() {
             plan.of_busiest.0 <= plan.copies && plan.messages <= source.ranks() * ranks * replicas
         );
         // Boxes of which another type, or scales, are made before they are sent.
-        let block = target.model().quantisation.as_ref().map(|q| q.block);
+        let block = target.quantisation().map(|q| q.block);
         let mut made: BTreeSet<(String, Slice)> = BTreeSet::new();
         let mut largest = 0;
         for rank in 0..source.ranks() {
@@ -86,7 +86,7 @@ fn routes_fill_every_parameter_from_the_least_loaded_holder() {
         let (source, target) = (cluster(&config, trainer), cluster(&config, engine));
         let routes = movement::routes(&source, &target, None, None).expect("routes");
         let mut sent: BTreeMap<u32, u64> = BTreeMap::new();
-        let block = target.model().quantisation.as_ref().map(|q| q.block);
+        let block = target.quantisation().map(|q| q.block);
         let mut holds: BTreeMap<(u32, String), Vec<Slice>> = BTreeMap::new();
         for rank in 0..source.ranks() {
             for (name, slice, _) in boxes(&source, rank) {
@@ -207,9 +207,8 @@ fn names_that_were_meant_are_found() {
     let target = cluster(&sparse(json!({})), "vllm:tp=1");
     let near = movement::nearest_names(&target, "layers.1.mlp.experts.7.up_proj.weight");
     assert_eq!(near[0], "model.layers.1.mlp.experts.7.up_proj.weight");
-    let model = target.model();
-    let scaled = |f: &weightcast_fleet::model::Family| f.member == ModuleTensor::Scale;
-    assert!(!model.families.iter().any(scaled));
+        let scaled = |f: &weightcast_fleet::model::Family| f.member == ModuleTensor::Scale;
+    assert!(!target.families().iter().any(scaled));
 }
 
 /// A source's bytes go in pieces of one in 64 of its share, so a large version is not cut into

@@ -16,7 +16,7 @@ struct Elements {
 
 impl Elements {
     fn of(source: &Cluster, target: &Cluster, replicas: u64) -> Elements {
-        let shapes = shapes(target.model());
+        let shapes = shapes(target.model().expect("by rule"));
         let mut all = Elements { held: BTreeMap::new(), wanted: BTreeMap::new() };
         for rank in 0..source.ranks() {
             for (name, slice, dtype) in boxes(source, rank) {

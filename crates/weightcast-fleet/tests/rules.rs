@@ -587,7 +587,8 @@ fn degrees_that_do_not_go_together_are_refused() {
     let cluster = cluster(&experts, "vllm:tp=2").expect("a cluster");
     assert!(cluster.layout(1).is_ok());
     assert!(matches!(cluster.layout(2), Err(RuleError::Rank { rank: 2, ranks: 2, .. })));
-    let many = |spec: &str| Cluster::new(cluster.model(), &spec.parse().expect("a spec")).err();
+    let model = cluster.model().expect("by rule");
+    let many = |spec: &str| Cluster::new(model, &spec.parse().expect("a spec")).err();
     assert_eq!(many("ddp:dp=65536"), None);
     assert!(matches!(many("ddp:dp=65537"), Some(RuleError::Degrees { .. })));
     assert!(matches!(many("vllm:tp=65536,dp=2"), Some(RuleError::Degrees { .. })));

@@ -7,9 +7,13 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use weightcast::plan::quantise::Formula;
-use weightcast::plan::transform::{Fp8, Rule, Rules, Transform};
+use weightcast::plan::transform::{Backing, Fp8, Representation, Rule, Rules, Transform};
 use weightcast::plan::{self, DType, LayoutBuilder, Mesh, Placement};
 use weightcast::transport::Region;
+use weightcast_fleet::LayoutFile;
+
+use crate::errors::exception;
+use crate::machines::to_json;
 
 /// Which piece of a published tensor lies in a local one.
 #[pyclass(frozen, name = "Part", module = "weightcast._core")]
@@ -46,6 +50,8 @@ impl PyPart {
 pub(crate) struct PyLayout {
     pub(crate) builder: LayoutBuilder,
     pub(crate) regions: Vec<Region>,
+    /// Bytes of buffers without memory, which are described and never registered.
+    described: usize,
     /// What becomes of it when it is published.
     pub(crate) rules: Rules,
 }
@@ -57,13 +63,14 @@ impl PyLayout {
         Self::default()
     }
 
-    /// Adds a buffer: `memory` is a contiguous buffer of bytes (`uint8`), kept alive from now on.
+    /// Adds a buffer: `memory` is a contiguous buffer of bytes (`uint8`), kept alive from now on; or none, to describe
+    /// one.
     #[pyo3(signature = (name, memory, dtype, shape, parts, along = 0, pad = false))]
     #[allow(clippy::too_many_arguments)]
     fn add(
         &mut self,
         name: String,
-        memory: &Bound<'_, PyAny>,
+        memory: Option<&Bound<'_, PyAny>>,
         dtype: &str,
         shape: Vec<u64>,
         parts: Vec<PyRef<'_, PyPart>>,
@@ -71,13 +78,20 @@ impl PyLayout {
         pad: bool,
     ) -> PyResult<()> {
         let dtype = dtype_of(&name, dtype)?;
-        let region = region(&name, memory)?;
+        let region = memory.map(|memory| region(&name, memory)).transpose()?;
         let parts: Vec<_> = parts.iter().map(|part| part.0.clone()).collect();
         self.builder.add(name, dtype, &shape, parts, along);
         if pad {
             self.builder.pad();
         }
-        self.regions.push(region);
+        match region {
+            Some(region) => self.regions.push(region),
+            None => {
+                let elements = shape.iter().fold(1u64, |all, &size| all.saturating_mul(size));
+                let bytes = elements.saturating_mul(dtype.bits()) / 8;
+                self.described = self.described.saturating_add(bytes as usize);
+            }
+        }
         Ok(())
     }
 
@@ -119,13 +133,32 @@ impl PyLayout {
 
     /// Number of buffers.
     fn __len__(&self) -> usize {
-        self.regions.len()
+        self.builder.buffer_names().count()
+    }
+
+    /// What is published of it, or received, without memory: the text of a file of one rank.
+    fn describe(&self, py: Python<'_>) -> PyResult<String> {
+        let described = self.builder.build().map_err(weightcast::Error::from).and_then(|layout| {
+            let names: Vec<String> = self.builder.buffer_names().map(str::to_owned).collect();
+            if self.rules.0.is_empty() {
+                return Ok(LayoutFile::of_rank(&layout, &names));
+            }
+            let made = Representation::new(&layout, &self.rules)?;
+            let name = |backing: &Backing| match backing {
+                Backing::Kept(number) => names[*number as usize].clone(),
+                Backing::Made => "converted".to_owned(),
+                Backing::Scales => "scales".to_owned(),
+            };
+            let names: Vec<String> = made.memory.iter().map(name).collect();
+            Ok(LayoutFile::of_rank(&made.layout, &names))
+        });
+        to_json(&described.map_err(|error| exception(py, error))?)
     }
 
     /// Bytes of all buffers.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.regions.iter().map(Region::len).sum()
+        self.regions.iter().map(Region::len).sum::<usize>() + self.described
     }
 }
 

@@ -12,6 +12,7 @@ mod logs;
 mod machines;
 mod metrics;
 mod options;
+mod plans;
 mod pushed;
 mod record;
 mod server;
@@ -53,6 +54,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<view::PyView>()?;
     module.add_class::<machines::PyFleetDriver>()?;
     module.add_function(wrap_pyfunction!(layout::local_slices, module)?)?;
+    module.add_function(wrap_pyfunction!(plans::join_layouts, module)?)?;
+    module.add_function(wrap_pyfunction!(plans::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plans::explain, module)?)?;
     module.add_function(wrap_pyfunction!(server::serve, module)?)?;
     module.add_function(wrap_pyfunction!(shared::range_is_shared, module)?)?;
     module.add_function(wrap_pyfunction!(status::status, module)?)?;

@@ -30,12 +30,13 @@ Catalog = dict[str, Entry]
 def catalog_of(of: Any) -> Catalog:
     """The catalog of a checkpoint or a module.
 
-    `of` is a mapping from names to `(shape, dtype)`, a safetensors file, a directory of them, or a
-    torch module, on the meta device if need be: a transformers model, or another whose `state_dict`
-    has the published names.
+    `of` is a mapping from names to `(shape, dtype)`, a safetensors file, a directory of them, a file of
+    layouts (`.json`, see `weightcast.plans`), or a torch module, on the meta device if need be: a
+    transformers model, or another whose `state_dict` has the published names.
     """
     if isinstance(of, str | os.PathLike):
-        return _files(Path(of))
+        path = Path(of)
+        return _listed(path) if path.suffix == ".json" else _files(path)
     if hasattr(of, "state_dict"):
         return _module(of)
     if isinstance(of, Mapping):
@@ -67,6 +68,12 @@ def _module(module: Any) -> Catalog:
                 for one, shape in stack.whole(name, tensor.shape).items():
                     listed[one] = _entry(name, (shape, tensor.dtype))
     return listed
+
+
+def _listed(path: Path) -> Catalog:
+    # Checked there, and written anew.
+    tensors = json.loads(_core.join_layouts([path.read_text()]))["tensors"]
+    return {name: Entry(tuple(shape), dtype) for name, dtype, shape in tensors}
 
 
 def _files(path: Path) -> Catalog:

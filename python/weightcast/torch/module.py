@@ -35,6 +35,7 @@ def layout(
     rename: Rename | None = None,
     buffers: bool = True,
     beside: bool = False,
+    memory: bool = True,
     expect: Any = None,
 ) -> layouts.Layout:
     """The layout of a module's local tensors, in place, under the names of its checkpoint: parameters,
@@ -49,14 +50,15 @@ def layout(
     published checkpoints. `names` says what the checkpoint calls a parameter, or what it keeps apart that
     the module stacks; without it, what transformers models need (`weightcast.names`). `rename` maps a
     published name to another, or to None to leave it out. Parameters on a GPU get a copy in host memory,
-    and with `beside` those on the host too (see `weightcast.Layout`). `expect` is a catalog (a mapping,
+    and with `beside` those on the host too (see `weightcast.Layout`). Without `memory` the module may lie on
+    the `meta` device, and the layout can be described and planned alone. `expect` is a catalog (a mapping,
     or a directory of safetensors: see `weightcast.adapters.catalog.catalog_of`) that must be met name by
     name and shape by shape; what is left over on either side is an error.
 
     The layout remembers the module (weakly): if it has other storage later, `register`, `publish` and
     `update` raise `Misuse` and name the tensors.
     """
-    listed = layouts.Layout(beside=beside)
+    listed = layouts.Layout(beside=beside, memory=memory)
     published = add_module(listed, module, names=names, rename=rename, buffers=buffers)
     if expect is not None:
         check(published, catalog_of(expect))

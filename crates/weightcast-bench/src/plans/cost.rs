@@ -84,7 +84,7 @@ fn row(
         routes(&from, &to, Some(to.ranks() - 1), None)?;
         Ok(())
     })?;
-    let tensors = to.model().families.iter().map(|family| family.count()).sum();
+    let tensors = to.families().iter().map(|family| family.count()).sum();
     Ok(CostRow { what: String::new(), tensors, ranks: from.ranks(), cluster_s, rank_s })
 }
 

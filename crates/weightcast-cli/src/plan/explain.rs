@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 use weightcast_fleet::movement::{self, RankRoute};
 
-use super::PlannedTransfer;
+use super::{GivenTransfer, PlannedTransfer};
 use crate::output;
 
 /// Show where the bytes of a tensor come from and go to; or all that a rank gets, with --rank.
@@ -39,21 +39,41 @@ struct RouteLine<'a> {
 }
 
 pub(super) fn run(explain: &Explain) -> anyhow::Result<()> {
-    let (source, target) = explain.transfer.clusters()?;
     if explain.tensor.is_none() && explain.rank.is_none() {
         bail!("name a tensor (--tensor) or a target rank (--rank)");
     }
-    let routes = movement::routes(&source, &target, explain.rank, explain.tensor.as_deref())?;
-    if routes.is_empty() {
-        let name = explain.tensor.as_deref().unwrap_or("anything");
-        let near = movement::nearest_names(&target, name);
-        bail!("no such rank holds {name}; nearest names: {}", near.join(", "));
-    }
+    let routes = routes(&explain.transfer, explain.tensor.as_deref(), explain.rank)?;
     let lines: Vec<RouteLine<'_>> = routes.iter().map(line).collect();
     output::print(&match explain.json {
         true => serde_json::to_string(&lines)? + "\n",
         false => lines.iter().map(told).collect(),
     })
+}
+
+/// What `weightcast plan explain --json` prints, for a program.
+pub fn explain_json(
+    transfer: GivenTransfer,
+    tensor: Option<&str>,
+    rank: Option<u64>,
+) -> anyhow::Result<String> {
+    let routes = routes(&transfer.parsed()?, tensor, rank)?;
+    let lines: Vec<RouteLine<'_>> = routes.iter().map(line).collect();
+    Ok(serde_json::to_string(&lines)?)
+}
+
+fn routes(
+    transfer: &PlannedTransfer,
+    tensor: Option<&str>,
+    rank: Option<u64>,
+) -> anyhow::Result<Vec<RankRoute>> {
+    let (source, target) = transfer.clusters()?;
+    let routes = movement::routes(&source, &target, rank, tensor)?;
+    if routes.is_empty() {
+        let name = tensor.unwrap_or("anything");
+        let near = movement::nearest_names(&target, name);
+        bail!("no such rank holds {name}; nearest names: {}", near.join(", "));
+    }
+    Ok(routes)
 }
 
 fn told(line: &RouteLine<'_>) -> String {

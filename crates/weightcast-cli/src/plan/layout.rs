@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use weightcast_fleet::RankLayout;
 use weightcast_fleet::model::{Config, ModelSpec};
-use weightcast_fleet::{Cluster, RankLayout, Spec};
 
+use super::given::GivenSide;
 use crate::output;
 
 /// How specs are written.
@@ -22,22 +23,26 @@ SPEC is NAME:key=value,... (degrees are 1 where not given):
 ep of vLLM is tp*dp or 1; moe_dense_tp=1 and shared_tp=1 put dense MLPs and shared experts whole on
 every rank; dtype is bf16, fp16 or fp32; mtp=1 adds the draft layers.
 Examples: vllm:tp=8,ep=8  sglang:tp=32,ep=32,attn_dp=8,moe_dense_tp=1,quant=fp8,block=64
-          megatron:tp=4,pp=4,pp_layers=24+24+24+22,cp=2,ep=16,dp=2";
+          megatron:tp=4,pp=4,pp_layers=24+24+24+22,cp=2,ep=16,dp=2
+FILE.json has the layouts of all ranks as their own classes say them, of any model:
+  python -m weightcast.adapters.vllm.describe MODEL --tp 2 > engine.json
+  Layout.describe() and weightcast.plans.write() of a trainer";
 
-/// Show what a rank of a trainer or an engine holds, by rule.
+/// Show what a rank of a trainer or an engine holds, by rule or by a file of layouts.
 ///
 /// With --json in the form of a rank of the layout data set: transfer_bytes, alloc_bytes, params;
 /// a piece is [published name, dimension, start, length, local dimension, local start, local
-/// expert]. Records of layers that are alike are one, with {L} in their names and L = [first, last].
+/// expert]. Records of layers that are alike are one, with {L} in their names and L = [first, last]. Of a file: a
+/// record for each box, whose offset is its first index; the local start counts elements of the buffer.
 #[derive(Args)]
 #[command(after_help = GRAMMAR)]
 pub(crate) struct LayoutOf {
-    /// The model's config.json, as Hugging Face writes it
+    /// The model's config.json, as Hugging Face writes it; for a SPEC
     #[arg(long, value_name = "CONFIG.json")]
-    config: PathBuf,
-    /// Who holds it, and how it is spread
-    #[arg(long, value_name = "SPEC")]
-    spec: Spec,
+    config: Option<PathBuf>,
+    /// Who holds it, and how it is spread; or a file of layouts
+    #[arg(long, value_name = "SPEC|FILE.json")]
+    spec: GivenSide,
     /// Which rank
     #[arg(long, default_value_t = 0)]
     rank: u64,
@@ -47,8 +52,7 @@ pub(crate) struct LayoutOf {
 }
 
 pub(crate) fn run(asked: &LayoutOf) -> anyhow::Result<()> {
-    let model = read_model(&asked.config)?;
-    let cluster = Cluster::new(&model, &asked.spec)?;
+    let cluster = asked.spec.cluster(asked.config.as_deref())?;
     let layout = cluster.layout(asked.rank)?;
     for warning in &layout.warnings {
         eprintln!("weightcast: warning: {warning}");
@@ -105,6 +109,8 @@ fn table(layout: &RankLayout) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weightcast_fleet::Cluster;
+
     use super::*;
 
     fn layout(experts: u64, spec: &str) -> RankLayout {

@@ -1,6 +1,7 @@
 //! `weightcast plan`: a transfer between whole clusters, its bytes, its time, its proof.
 
 mod explain;
+mod given;
 pub(crate) mod layout;
 mod lock;
 mod report;
@@ -10,12 +11,19 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use weightcast_fleet::Cluster;
 use weightcast_fleet::movement::{self, Assumed, AssumedMachine, Cost};
-use weightcast_fleet::{Cluster, Spec};
 
 use crate::output;
-use layout::{GRAMMAR, read_model};
+use given::GivenSide;
+use layout::GRAMMAR;
 use report::PlanReport;
+
+pub use explain::explain_json;
+
+/// Most ranks of a host, and most engines.
+const MOST_GPUS: u64 = 1024;
+const MOST_REPLICAS: u64 = 65_536;
 
 /// Plan a transfer from all ranks of a trainer to all ranks of engines.
 ///
@@ -30,7 +38,7 @@ pub(crate) struct PlanArguments {
     #[command(flatten)]
     transfer: Option<PlannedTransfer>,
     /// Ranks, and NICs, of a host
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MOST_GPUS))]
     gpus_per_host: u64,
     /// Machine whose figures predict the time: host-tcp, h100-tcp or h100-rdma (not built)
     #[arg(long, value_name = "NAME", default_value = AssumedMachine::ALL[0].name, value_parser = machine)]
@@ -60,26 +68,26 @@ enum PlanCommand {
 /// What is to be moved.
 #[derive(Args)]
 pub(super) struct PlannedTransfer {
-    /// The model's config.json, as Hugging Face writes it
+    /// The model's config.json, as Hugging Face writes it; for a SPEC
     #[arg(long, value_name = "CONFIG.json")]
-    pub(super) config: PathBuf,
-    /// Who has the weights
-    #[arg(long, value_name = "SPEC")]
-    pub(super) source: Spec,
+    pub(super) config: Option<PathBuf>,
+    /// Who has the weights: by rule, or a file of their layouts
+    #[arg(long, value_name = "SPEC|FILE.json")]
+    pub(super) source: GivenSide,
     /// Who gets them
-    #[arg(long, value_name = "SPEC")]
-    pub(super) target: Spec,
+    #[arg(long, value_name = "SPEC|FILE.json")]
+    pub(super) target: GivenSide,
     /// Number of engines
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST_REPLICAS))]
     pub(super) replicas: u64,
 }
 
 impl PlannedTransfer {
     /// Both sides.
     pub(super) fn clusters(&self) -> anyhow::Result<(Cluster, Cluster)> {
-        let model = read_model(&self.config)?;
-        let source = Cluster::new(&model, &self.source).context("--source")?;
-        let target = Cluster::new(&model, &self.target).context("--target")?;
+        let config = self.config.as_deref();
+        let source = self.source.cluster(config).context("--source")?;
+        let target = self.target.cluster(config).context("--target")?;
         Ok((source, target))
     }
 }
@@ -116,17 +124,12 @@ pub(crate) fn run(plan: &PlanArguments) -> anyhow::Result<()> {
 }
 
 fn make(plan: &PlanArguments) -> anyhow::Result<()> {
-    let transfer = plan.transfer.as_ref().context("give --config, --source and --target")?;
-    let started = Instant::now();
+    let transfer = plan.transfer.as_ref().context("give --source and --target")?;
     let (source, target) = transfer.clusters()?;
-    let made = movement::plan(&source, &target, transfer.replicas, plan.gpus_per_host)?;
-    let plan_s = started.elapsed().as_secs_f64();
-    let machine = plan.machine();
-    let cost = Cost::of(&made, &machine, plan.budget);
+    let (report, made) = report(plan, transfer, &source, &target)?;
     for warning in &made.warnings {
         eprintln!("weightcast: warning: {warning}");
     }
-    let report = PlanReport::new(transfer, machine, &made, &cost, plan_s);
     output::print(&match plan.json {
         true => serde_json::to_string(&report)? + "\n",
         false => report.table(),
@@ -138,6 +141,78 @@ fn make(plan: &PlanArguments) -> anyhow::Result<()> {
         None => Ok(()),
         Some(defect) => bail!("the plan does not cover everything: {defect}"),
     }
+}
+
+/// Plans, and says what it comes to.
+fn report(
+    plan: &PlanArguments,
+    transfer: &PlannedTransfer,
+    source: &Cluster,
+    target: &Cluster,
+) -> anyhow::Result<(PlanReport, movement::FleetPlan)> {
+    let started = Instant::now();
+    let made = movement::plan(source, target, transfer.replicas, plan.gpus_per_host)?;
+    let plan_s = started.elapsed().as_secs_f64();
+    let machine = plan.machine();
+    let cost = Cost::of(&made, &machine, plan.budget);
+    Ok((PlanReport::new(transfer, machine, &made, &cost, plan_s), made))
+}
+
+/// Both sides as a command line has them; a side may be the text of a file of layouts.
+#[derive(Debug)]
+pub struct GivenTransfer {
+    /// A model's config, for a side by rule.
+    pub config: Option<PathBuf>,
+    /// Who has the weights.
+    pub source: String,
+    /// Who gets them.
+    pub target: String,
+    /// Number of engines.
+    pub replicas: u64,
+}
+
+impl GivenTransfer {
+    fn parsed(self) -> anyhow::Result<PlannedTransfer> {
+        let side = |text: &str| text.parse().map_err(anyhow::Error::msg);
+        Ok(PlannedTransfer {
+            config: self.config,
+            source: side(&self.source).context("source")?,
+            target: side(&self.target).context("target")?,
+            replicas: self.replicas,
+        })
+    }
+}
+
+/// What `weightcast plan --json` prints, for a program; `machine` and `nic_gbps` as the command takes them. What the plan
+/// does not cover is no error here: it stands in `coverage`.
+pub fn plan_json(
+    transfer: GivenTransfer,
+    gpus_per_host: u64,
+    machine: &str,
+    nic_gbps: Option<f64>,
+    budget: u64,
+) -> anyhow::Result<String> {
+    let within = |what: &str, value: u64, most: u64| match (1..=most).contains(&value) {
+        true => Ok(()),
+        false => bail!("{what} is {value}; 1 to {most} are supported"),
+    };
+    within("replicas", transfer.replicas, MOST_REPLICAS)?;
+    within("gpus_per_host", gpus_per_host, MOST_GPUS)?;
+    let machine = self::machine(machine).map_err(anyhow::Error::msg)?;
+    let nic_gbps = nic_gbps.map(|gbps| rate(&gbps.to_string())).transpose();
+    let plan = PlanArguments {
+        command: None,
+        transfer: Some(transfer.parsed()?),
+        gpus_per_host,
+        machine,
+        nic_gbps: nic_gbps.map_err(anyhow::Error::msg)?,
+        budget,
+        lock: None,
+        json: true,
+    };
+    let transfer = plan.transfer.as_ref().expect("just given");
+    let (source, target) = transfer.clusters()?;
+    Ok(serde_json::to_string(&report(&plan, transfer, &source, &target)?.0)?)
 }
 
 #[cfg(test)]

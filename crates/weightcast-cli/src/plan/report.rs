@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_report_has_every_number_of_its_plan() {
         let transfer = PlannedTransfer {
-            config: "c.json".into(),
+            config: Some("c.json".into()),
             source: "fsdp2:dp=2".parse().unwrap(),
             target: "vllm:tp=2".parse().unwrap(),
             replicas: 3,

@@ -40,6 +40,12 @@ impl Family {
         self.layers.iter().any(|&(first, last)| (first..=last).contains(&layer))
     }
 
+    /// Its tensors one by one.
+    pub(crate) fn written_out(&self) -> Vec<Family> {
+        let one = |name| Family { name, layers: Vec::new(), experts: 0, ..self.clone() };
+        self.names().map(one).collect()
+    }
+
     /// All names, layer by layer.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let layers: Vec<Option<u64>> = match self.layers.is_empty() {

@@ -97,6 +97,8 @@ pub enum TensorRole {
     InnerMergerNorm,
     InnerMergerUp,
     InnerMergerDown,
+    /// Of a file of layouts, which knows no roles.
+    Listed,
 }
 
 impl TensorRole {

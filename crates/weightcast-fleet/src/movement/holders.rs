@@ -6,6 +6,7 @@ use weightcast_plan::{DType, Slice};
 
 use crate::cluster::Cluster;
 use crate::error::RuleError;
+use crate::record::Record;
 
 /// A box of a tensor in the memory of a rank, in these layers.
 #[derive(Debug, Clone)]
@@ -35,18 +36,28 @@ impl Holders {
         for rank in 0..ranks {
             let layout = cluster.layout(rank)?;
             holders.most_bytes = holders.most_bytes.max(layout.transfer_bytes());
-            for record in layout.records {
-                for piece in record.pieces {
-                    let (layers, dtype) = (record.layers, record.dtype);
-                    let held = HeldBox { rank: rank as u32, layers, slice: piece.slice, dtype };
-                    holders.by_tensor.entry(piece.tensor).or_default().push(held);
-                }
-            }
+            layout.records.into_iter().for_each(|record| holders.add(rank, record));
             holders.warnings.extend(layout.warnings);
         }
         holders.warnings.sort();
         holders.warnings.dedup();
         Ok(holders)
+    }
+
+    /// With what they hold under further names as well: they can give it, and need not be given it.
+    pub(super) fn with_tied(mut self, cluster: &Cluster) -> Holders {
+        for rank in 0..self.ranks {
+            cluster.tied(rank).iter().for_each(|record| self.add(rank, record.clone()));
+        }
+        self
+    }
+
+    fn add(&mut self, rank: u64, record: Record) {
+        for piece in record.pieces {
+            let (layers, dtype) = (record.layers, record.dtype);
+            let held = HeldBox { rank: rank as u32, layers, slice: piece.slice, dtype };
+            self.by_tensor.entry(piece.tensor).or_default().push(held);
+        }
     }
 
     /// The holders of a tensor; none if it is not held at all.

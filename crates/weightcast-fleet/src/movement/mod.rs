@@ -13,6 +13,9 @@ mod machine;
 mod moves;
 mod names;
 mod routes;
+mod unlike;
+
+use std::collections::BTreeSet;
 
 use weightcast_plan::Slice;
 
@@ -29,6 +32,7 @@ pub use machine::{Assumed, AssumedMachine};
 use moves::{HostNeed, Move, Places, by_host, direct, once};
 pub use names::nearest_names;
 pub use routes::{RankRoute, routes};
+use unlike::Unlike;
 
 /// How many pieces the bytes of a source are at least cut into, so that they can be balanced.
 const PIECES_PER_SOURCE: u64 = 64;
@@ -88,11 +92,13 @@ pub fn plan(
     replicas: u64,
     gpus_per_host: u64,
 ) -> Result<FleetPlan, RuleError> {
-    let (holders, takers) = (Holders::of(source)?, Holders::of(target)?);
+    let (source, target) = &Cluster::alike(source, target)?;
+    let (holders, takers) = (Holders::of(source)?.with_tied(source), Holders::of(target)?);
     let total: u64 = takers_bytes(target, &takers)?.saturating_mul(replicas);
     let piece = (total / holders.ranks.max(1) / PIECES_PER_SOURCE).max(SMALLEST_PIECE);
     let targets = takers.ranks * replicas;
     let mut planner = FleetPlanner {
+        source,
         target,
         holders: &holders,
         takers: &takers,
@@ -118,6 +124,7 @@ fn takers_bytes(target: &Cluster, takers: &Holders) -> Result<u64, RuleError> {
 
 /// The plan of a whole fleet, while tensors are being added to it.
 struct FleetPlanner<'a> {
+    source: &'a Cluster,
     target: &'a Cluster,
     holders: &'a Holders,
     takers: &'a Holders,
@@ -146,7 +153,10 @@ const LISTED: usize = 8;
 
 impl FleetPlanner<'_> {
     fn run(&mut self) {
-        for family in &self.target.model().families {
+        let Unlike { shapes, defects } = Unlike::of(self.source, self.target);
+        defects.into_iter().for_each(|defect| self.defect(defect));
+        let (target, has) = (self.target, |family: &&Family| !shapes.contains(&*family.name));
+        for family in target.families().iter().filter(has) {
             for expert in experts(family) {
                 let name = fill(&family.name, None, expert);
                 self.tensors(family, &name);
@@ -283,15 +293,21 @@ impl FleetPlanner<'_> {
         let scales = |name: &str| name.ends_with("_scale_inv");
         // A draft may have those of its model in their place.
         let shared = |name: &str| {
-            let families = self.target.model().families.iter();
+            let families = self.target.families().iter();
             let mut drafts = families
                 .filter(|f| matches!(f.role, TensorRole::DraftEmbedding | TensorRole::DraftHead));
             drafts.any(|family| family.name == name)
         };
-        let takes = |name: &str| !self.takers.of_tensor(name).is_empty();
-        let mut lost: Vec<String> = Vec::new();
+        let tied: BTreeSet<&str> = (0..self.takers.ranks)
+            .flat_map(|rank| self.target.tied(rank))
+            .flat_map(|record| record.pieces.iter().map(|piece| &*piece.tensor))
+            .collect();
+        let takes = |name: &str| !self.takers.of_tensor(name).is_empty() || tied.contains(name);
+        let unheld = tied.iter().filter(|name| self.holders.of_tensor(name).is_empty());
+        let mut lost: Vec<String> =
+            unheld.map(|name| format!("{name} is held by no source")).collect();
         for name in self.holders.names() {
-            let dequantised = scales(name) && self.target.model().quantisation.is_none();
+            let dequantised = scales(name) && self.target.quantisation().is_none();
             if !takes(name) && !dequantised && !shared(name) {
                 lost.push(format!("{name} is held by the source and taken by no target rank"));
             }
@@ -360,7 +376,7 @@ fn busiest(of_sources: &[(u64, u64)]) -> (u64, u64) {
 /// Who can send a tensor of the target: who holds it, or can make the scales of what it holds.
 fn sources_of(holders: &Holders, target: &Cluster, name: &str) -> Vec<HeldBox> {
     let held = holders.of_tensor(name);
-    match (&target.model().quantisation, name.strip_suffix("_scale_inv")) {
+    match (target.quantisation(), name.strip_suffix("_scale_inv")) {
         (Some(quantisation), Some(weight)) if held.is_empty() => {
             let weights = holders.of_tensor(weight).iter();
             weights.map(|held| held.scales(quantisation.block)).collect()

@@ -6,6 +6,6 @@ use crate::cluster::Cluster;
 
 /// The published names nearest to this one.
 pub fn nearest_names(cluster: &Cluster, name: &str) -> Vec<String> {
-    let names: Vec<String> = cluster.model().families.iter().flat_map(|f| f.names()).collect();
+    let names: Vec<String> = cluster.families().iter().flat_map(|f| f.names()).collect();
     nearest(name, names.iter().map(String::as_str))
 }

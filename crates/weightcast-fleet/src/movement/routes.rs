@@ -5,6 +5,7 @@ use weightcast_plan::Slice;
 use super::cells::{cut, groups};
 use super::holders::{HeldBox, Holders};
 use super::sources_of;
+use super::unlike::Unlike;
 use crate::cluster::Cluster;
 use crate::error::RuleError;
 use crate::model::fill;
@@ -42,13 +43,15 @@ pub fn routes(
     rank: Option<u64>,
     tensor: Option<&str>,
 ) -> Result<Vec<RankRoute>, RuleError> {
-    let holders = Holders::of(source)?;
+    let (source, target) = &Cluster::alike(source, target)?;
+    let holders = Holders::of(source)?.with_tied(source);
     let ranks = rank.map_or(0..target.ranks(), |rank| rank..rank + 1);
+    let unlike = Unlike::of(source, target).shapes;
     let mut sent = vec![0u64; holders.ranks as usize];
     let mut routes = Vec::new();
     for rank in ranks {
         for record in &target.layout(rank)?.records {
-            for piece in &record.pieces {
+            for piece in record.pieces.iter().filter(|piece| !unlike.contains(&piece.tensor)) {
                 let made = sources_of(&holders, target, &piece.tensor);
                 for layer in layers(record, piece, tensor) {
                     let here = (rank as u32, record, piece, layer);

@@ -1,7 +1,7 @@
 """The layout of a live engine's parameters, as its own loader fills them."""
 
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -106,7 +106,7 @@ class LiveLayout:
                     place = place_of(parameter, buffer)
                     first = places.setdefault(buffer.content(), place)
                     if first is place:
-                        add_buffer(listed, parameter, buffer, self._beside if beside else None)
+                        add_buffer(listed, record.name, parameter, buffer, self._beside if beside else None)
                     else:
                         self._copies.append((place, first))
             else:
@@ -119,6 +119,29 @@ class LiveLayout:
         self._lay_left(listed)
         listed.apart = beside
         self._note(listed)
+        return listed
+
+    def described(self) -> layouts.Layout:
+        """The layout without memory, to be described and planned: what `layout(stage=True)` would register.
+        The model may lie on the `meta` device; nothing of it changes."""
+        listed = layouts.Layout(memory=False)
+
+        def meta(form: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+            return torch.empty(tuple(form), dtype=dtype, device="meta")
+
+        known: set[Any] = set()
+        for record in self.records:
+            staged = self._reading.staged.get(record.name)
+            for each in staged or ():
+                memory = meta(each.piece.source.len, each.dtypes[0])
+                listed.add(memory, [part_of(each.piece)], name=record.name)
+            for buffer in buffers(record.shape, record.pieces) if staged is None else ():
+                if buffer.content() not in known:
+                    known.add(buffer.content())
+                    add_buffer(listed, record.name, self._reading.parameters[record.name], buffer)
+        whole = [(piece, self._reading.dtypes[name]) for name, piece in self.whole.items()]
+        for piece, dtype in [*whole, *self._reading.left.values()]:
+            listed.add(meta(piece.shape, dtype), [part_of(piece)], name=piece.tensor)
         return listed
 
     @property
@@ -172,14 +195,18 @@ class LiveLayout:
 
 
 def add_buffer(
-    listed: layouts.Layout, parameter: torch.Tensor, buffer: Buffer, beside: Beside | None = None
+    listed: layouts.Layout,
+    name: str,
+    parameter: torch.Tensor,
+    buffer: Buffer,
+    beside: Beside | None = None,
 ) -> None:
     """Adds a contiguous box of a parameter; the memory is the parameter's own, or `beside` it."""
     memory = place_of(parameter, buffer)
     if beside is not None:
         memory = beside.of(memory)
     parts = [part_of(piece) for piece in buffer.pieces]
-    listed.add(memory.view(buffer.shape), parts, along=buffer.along, pad=buffer.padded)
+    listed.add(memory.view(buffer.shape), parts, along=buffer.along, pad=buffer.padded, name=name)
     for again in zip(*(piece.also for piece in buffer.pieces), strict=False):
         listed.also([part_of(piece) for piece in again], along=buffer.along)
 

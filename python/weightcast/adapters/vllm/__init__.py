@@ -7,6 +7,8 @@ An engine is started with `--weight-transfer-config '{"backend": "weightcast"}'`
     handle.register(live.layout(stage=True))
     if handle.update(deadline=30).changed:
         live.finish()
+
+`layouts(model, tp=2)` are those of an engine that does not run, for `weightcast.plans`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from .local import LocalEngine
 from .model import layout, read
 
 if TYPE_CHECKING:
+    from .describe import layouts
     from .trainer import TrainerInfo, WeightcastTrainer
     from .worker import WeightcastEngine
 
@@ -31,11 +34,16 @@ __all__ = [
     "WeightcastEngine",
     "WeightcastTrainer",
     "layout",
+    "layouts",
     "read",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "layouts":
+        from .describe import layouts  # so that `python -m` may run that module
+
+        return layouts
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,0 +1,199 @@
+"""Plans of engines of which there are no rules, and which do not run: what a plan moves to each rank is what vLLM's own
+class takes of the checkpoint there, no more and no less."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import weightcast as wc
+from weightcast import plans
+from weightcast._core import command_line
+from weightcast.adapters import vllm
+from weightcast.adapters.catalog import Catalog
+from weightcast.adapters.recording.recorder import DTYPES
+from weightcast.adapters.vllm import ranks
+from weightcast.adapters.vllm.ranks import Spread
+
+from .cpu import claim_experts
+from .engine import build_with_config, register
+from .families import MENDED, Family
+from .ranks import blank
+from .rules import Refused, Rules
+
+#: Families without rules: with values that are computed, with experts, with activations that are trained.
+CASES = [
+    ("falcon_h1", Spread(tp=2)),
+    ("apertus", Spread(tp=2)),
+    ("apertus", Spread(tp=2, pp=2)),
+    ("jamba", Spread(tp=2)),
+    ("jamba", Spread(tp=2, ep=True)),
+    ("jamba", Spread(tp=1, dp=2, ep=True)),
+]
+
+#: A box: a tensor, first index and length by dimension.
+Box = tuple[str, tuple[int, ...], tuple[int, ...]]
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim_experts(monkeypatch.setattr)
+
+
+def directory_of(family: Family, path: Path) -> Path:
+    """As a model's directory is, without weights."""
+    register(family.architecture)
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps(family.config()))
+    return path
+
+
+def trainer(catalog: Catalog, shards: int) -> list[wc.Layout]:
+    """FSDP2's rows of each tensor."""
+    listed = []
+    for shard in range(shards):
+        layout = wc.Layout(memory=False)
+        for name, entry in catalog.items():
+            rows = torch.empty(entry.shape, dtype=DTYPES[entry.dtype], device="meta")
+            if entry.shape:
+                each = -(-entry.shape[0] // shards)
+                rows = rows[shard * each : (shard + 1) * each]
+                part = wc.part(name, shape=entry.shape, dim=0, index=shard, of=shards)
+            else:
+                part = wc.part(name, shape=entry.shape)
+            layout.add(rows.contiguous(), [part])
+        listed.append(layout)
+    return listed
+
+
+def boxes(slice_text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    cuts = [cut.split(":") for cut in slice_text.strip("[]").split(", ") if cut]
+    return tuple(int(a) for a, _ in cuts), tuple(int(b) - int(a) for a, b in cuts)
+
+
+def moved(routes: list[dict], catalog: Catalog) -> dict[str, torch.Tensor]:
+    """Which elements of each tensor arrive; each once."""
+    arrived = {name: torch.zeros(entry.shape, dtype=torch.int32) for name, entry in catalog.items()}
+    for route in routes:
+        start, length = boxes(route["slice"])
+        arrived[route["tensor"]][tuple(slice(s, s + n) for s, n in zip(start, length, strict=True))] += 1
+    assert all(int(count.max()) <= 1 for count in arrived.values())
+    return {name: count.bool() for name, count in arrived.items()}
+
+
+class Rank:
+    """vLLM's class on a rank, as an engine has it, and what its own loader makes of a checkpoint."""
+
+    def __init__(self, family: Family, spread: Spread, rank: int) -> None:
+        self._spread, self._rank = spread, rank
+        self._whole = build_with_config(family.config(), tp=1, rank=0)[1]
+        self._whole = ranks.config_of(self._whole.model_config, spread)
+
+    def load(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        model: nn.Module = ranks.build(self._whole, self._spread, self._rank, device="cpu")
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.data.zero_()
+        model.load_weights(values.items())
+        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize(("name", "spread"), CASES, ids=str)
+def test_a_plan_moves_what_the_class_takes(name: str, spread: Spread, tmp_path: Path) -> None:
+    family = MENDED[name]
+    path, catalog = directory_of(family, tmp_path), family.catalog()
+    with pytest.raises(Refused):
+        Rules(family.config(), tmp_path).records("vllm:tp=2")
+    source = trainer(catalog, 3)
+    target = vllm.layouts(
+        path, tp=spread.tp, pp=spread.pp, dp=spread.dp, ep=spread.ep, published=catalog
+    )
+    planned = plans.plan(source, target)
+    assert planned["coverage"] == "exact"
+    checkpoint = blank(catalog)
+    values, others = (checkpoint.version(number) for number in (1, 2))
+    for rank in range(spread.ranks):
+        routes = plans.explain(source, target, rank=rank)
+        assert sum(route["bytes"] for route in routes) == planned["per_target_bytes"][rank]
+        arrived, there = moved(routes, catalog), Rank(family, spread, rank)
+        want = there.load(values)
+        # Elements that do not arrive may be anything.
+        mixed = {n: torch.where(arrived[n], v, others[n]) for n, v in values.items()}
+        assert same(there.load(mixed), want)
+        # Of every tensor of which something arrives, that matters.
+        for n in (n for n, elements in arrived.items() if elements.any()):
+            other = values | {n: torch.where(arrived[n], others[n], values[n])}
+            assert not same(there.load(other), want), f"{n} is moved to rank {rank}, which takes nothing of it"
+
+
+@pytest.mark.parametrize("name", ["falcon_h1", "jamba"])
+def test_a_live_rank_registers_what_was_planned(name: str, tmp_path: Path) -> None:
+    family = MENDED[name]
+    catalog = family.catalog()
+    planned = vllm.layouts(directory_of(family, tmp_path), tp=2, published=catalog)
+    for rank, layout in enumerate(planned):
+        model, _ = build_with_config(family.config(), tp=2, rank=rank)
+        live = vllm.read(model, catalog).layout(stage=True)
+        assert _held(live) == _held(layout)
+        assert live.nbytes == layout.nbytes
+
+
+def _held(layout: wc.Layout) -> set[Box]:
+    file = json.loads(layout.describe())
+    names = [name for name, _, _ in file["tensors"]]
+    return {(names[number], tuple(start), tuple(length)) for number, start, length, _, _ in file["ranks"][0]["holds"]}
+
+
+def test_what_no_stage_takes_is_refused(tmp_path: Path) -> None:
+    family = MENDED["apertus"]
+    catalog = family.catalog() | {"model.layers.7.mlp.up_proj.weight": next(iter(family.catalog().values()))}
+    path = directory_of(family, tmp_path)
+    for pp in (1, 2):
+        with pytest.raises(wc.WeightcastError, match=r"model\.layers\.7\.mlp\.up_proj\.weight"):
+            vllm.layouts(path, pp=pp, published=catalog)
+    unused = {"model.layers.7.*": "a layer more"}
+    (only,) = vllm.layouts(path, published=catalog, unused=unused)
+    assert "model.layers.7.mlp.up_proj.weight" in only.describe()
+
+
+def test_a_checkpoint_is_known_by_its_config(tmp_path: Path) -> None:
+    family = MENDED["apertus"]
+    path = directory_of(family, tmp_path)
+    by_class, told = vllm.layouts(path, tp=2, dtype="bfloat16"), vllm.layouts(path, tp=2, published=family.catalog())
+    assert plans.text_of(by_class) == plans.text_of(told)
+    with pytest.raises(wc.Misuse, match="at least one rank"):
+        vllm.layouts(path, tp=0)
+
+
+def test_the_command_makes_a_file_that_is_planned(tmp_path: Path, capfd) -> None:
+    family = MENDED["apertus"]
+    model = directory_of(family, tmp_path / "model")
+    source, target = tmp_path / "trainer.json", tmp_path / "engine.json"
+    plans.write(source, trainer(family.catalog(), 2))
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "weightcast.adapters.vllm.describe", str(model), "--tp", "2", *more]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    made = run("--published", str(source))
+    assert made.returncode == 0, made.stderr
+    assert "rank 1: " in made.stderr
+    target.write_text(made.stdout)
+    assert command_line(["weightcast", "plan", "--source", str(source), "--target", str(target), "--json"], []) == 0
+    planned = json.loads(capfd.readouterr().out)
+    assert planned["coverage"] == "exact"
+    assert planned == plans.plan(source, vllm.layouts(model, tp=2, published=source)) | {
+        key: planned[key] for key in ("plan_s", "target", "source")
+    }
+    config = family.config() | {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
+    (model / "config.json").write_text(json.dumps(config))
+    refused = run()
+    assert refused.returncode == 1 and not refused.stdout
+    assert "awq" in refused.stderr.lower(), refused.stderr
