@@ -2,6 +2,9 @@
 
 import copy
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,9 +126,9 @@ def test_boxes_cut_twice_and_padding_are_read_back(tmp_path: Path) -> None:
     assert held["a.weight"] == ([0, 0], [6, 4], "cut")
     assert held["b.weight"] == ([0, 0], [3, 3], "padded")
     assert rank["bytes"] == fused(0).nbytes == 4 * (24 + 12 + 7 + 1)
-    # Columns of the other half of the rows are nobody's.
+    # Each has another half of the columns for its half of the rows.
     planned = plans.plan(trainer(2), [fused(0), fused(1)])
-    assert planned["coverage"] == "a.weight [0:6, 4:8] reaches no target rank"
+    assert planned["coverage"] == "a.weight [6:12, 0:4] reaches no target rank"
 
 
 def test_a_file_is_a_catalog(tmp_path: Path) -> None:
@@ -163,7 +166,8 @@ def test_tied_weights_are_given_under_both_names_and_taken_once() -> None:
 @pytest.mark.parametrize(
     ("target", "wrong"),
     [
-        (lambda: wc.Layout().add(np.zeros(3, "f4"), "other"), "x is held by the source and taken by no target"),
+        (lambda: wc.Layout(), "x is held by the source and taken by no target"),
+        (lambda: wc.Layout().add(np.zeros(3, "f4"), "other"), r"other \[0:3\] is held by no source"),
         (lambda: wc.Layout().add(np.zeros(4, "f4"), "x"), r"x is published as \[3\] and taken as \[4\]"),
         (lambda: wc.Layout().add(np.zeros(3, "f2"), "x"), "x is published as F32 and taken as F16; have the trainer"),
         (
@@ -173,8 +177,6 @@ def test_tied_weights_are_given_under_both_names_and_taken_once() -> None:
     ],
 )
 def test_what_would_not_arrive_is_said(target: Callable[[], wc.Layout], wrong: str) -> None:
-    import re
-
     planned = plans.plan([wc.Layout().add(np.zeros(3, "f4"), "x")], [target()])
     assert re.search(wrong, planned["coverage"])
 
@@ -324,3 +326,31 @@ def test_neither_a_rule_nor_a_file_is_named(tmp_path: Path) -> None:
         plans.plan(trainer(1), trainer(1), machine="a100")
     with pytest.raises(wc.Misuse, match="give a rate above 0"):
         plans.plan(trainer(1), trainer(1), nic_gbps=-1.0)
+
+
+#: Says what a rank of FSDP2 holds of a module on the meta device. torch keeps meshes for as long as a process lives, with
+#: the rank that it was, so that every rank is a process.
+FSDP2 = """
+import sys, torch, torch.distributed as dist, weightcast.torch as wct
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", store=FakeStore(), rank=int(sys.argv[1]), world_size=int(sys.argv[2]))
+with torch.device("meta"):
+    model = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Linear(10, 5, bias=False))
+fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),)))
+print(wct.layout(model, memory=False).describe())
+"""
+
+
+def test_a_trainer_on_the_meta_device_is_planned() -> None:
+    pytest.importorskip("torch")
+    commands = [[sys.executable, "-c", FSDP2, str(rank), "3"] for rank in range(3)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    sources = [rank.communicate()[0] for rank in started]
+    target = wc.Layout(memory=False)
+    for name, shape in {"0.weight": (10, 6), "0.bias": (10,), "1.weight": (5, 10)}.items():
+        target.add(np.zeros(shape, "f4"), name)
+    planned = plans.plan(sources, [target])
+    assert planned["coverage"] == "exact"
+    # torch's chunks: 4, 4 and 2 of ten rows, 2, 2 and 1 of five.
+    assert planned["per_source_bytes"] == [4 * (4 * 6 + 4 + 2 * 10)] * 2 + [4 * (2 * 6 + 2 + 10)]
