@@ -2,21 +2,26 @@
 class takes of the checkpoint there, no more and no less."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from vllm.config import set_current_vllm_config
+from vllm.distributed import parallel_state
 
 import weightcast as wc
 from weightcast import plans
 from weightcast._core import command_line
 from weightcast.adapters import vllm
-from weightcast.adapters.catalog import Catalog
+from weightcast.adapters.catalog import Catalog, Entry
 from weightcast.adapters.recording.recorder import DTYPES
 from weightcast.adapters.vllm import ranks
+from weightcast.adapters.vllm.describe import main
 from weightcast.adapters.vllm.ranks import Spread
 
 from .cpu import claim_experts
@@ -95,8 +100,8 @@ class Rank:
 
     def load(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         model: nn.Module = ranks.build(self._whole, self._spread, self._rank, device="cpu")
-        for tensor in (*model.parameters(), *model.buffers()):
-            tensor.data.zero_()
+        for parameter in model.parameters():
+            parameter.data.zero_()
         model.load_weights(values.items())
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
@@ -151,16 +156,24 @@ def _held(layout: wc.Layout) -> set[Box]:
     return {(names[number], tuple(start), tuple(length)) for number, start, length, _, _ in file["ranks"][0]["holds"]}
 
 
-def test_what_no_stage_takes_is_refused(tmp_path: Path) -> None:
-    family = MENDED["apertus"]
-    catalog = family.catalog() | {"model.layers.7.mlp.up_proj.weight": next(iter(family.catalog().values()))}
-    path = directory_of(family, tmp_path)
-    for pp in (1, 2):
-        with pytest.raises(wc.WeightcastError, match=r"model\.layers\.7\.mlp\.up_proj\.weight"):
-            vllm.layouts(path, pp=pp, published=catalog)
-    unused = {"model.layers.7.*": "a layer more"}
-    (only,) = vllm.layouts(path, published=catalog, unused=unused)
-    assert "model.layers.7.mlp.up_proj.weight" in only.describe()
+@pytest.mark.parametrize("pp", [1, 2])
+def test_what_no_stage_takes_is_refused(pp: int, tmp_path: Path) -> None:
+    family, more = MENDED["jamba"], "model.layers.0.mamba.in_proj.bias"
+    path, catalog = directory_of(family, tmp_path), family.catalog() | {more: Entry((256,), "BF16")}
+    # Its loader passes over it without a word.
+    with pytest.raises(wc.LayoutMismatch, match=re.escape(more)):
+        vllm.layouts(path, pp=pp, published=catalog)
+    for layout in vllm.layouts(path, pp=pp, published=catalog, unused={"*.in_proj.bias": "nobody has it"}):
+        assert more in layout.describe(), "a replica holds a version whole"
+
+
+def test_what_vllm_does_not_build_is_named(tmp_path: Path) -> None:
+    path = directory_of(MENDED["apertus"], tmp_path)
+    config = json.loads((path / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(wc.Misuse, match="vLLM does not build .* here, quantised by awq: "):
+        vllm.layouts(path, tp=2)
 
 
 def test_a_checkpoint_is_known_by_its_config(tmp_path: Path) -> None:
@@ -178,11 +191,8 @@ def test_the_command_makes_a_file_that_is_planned(tmp_path: Path, capfd) -> None
     source, target = tmp_path / "trainer.json", tmp_path / "engine.json"
     plans.write(source, trainer(family.catalog(), 2))
 
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "weightcast.adapters.vllm.describe", str(model), "--tp", "2", *more]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    made = run("--published", str(source))
+    command = [sys.executable, "-m", "weightcast.adapters.vllm.describe", str(model)]
+    made = subprocess.run([*command, "--tp", "2", "--published", str(source)], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     assert "rank 1: " in made.stderr
     target.write_text(made.stdout)
@@ -192,8 +202,47 @@ def test_the_command_makes_a_file_that_is_planned(tmp_path: Path, capfd) -> None
     assert planned == plans.plan(source, vllm.layouts(model, tp=2, published=source)) | {
         key: planned[key] for key in ("plan_s", "target", "source")
     }
-    config = family.config() | {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
-    (model / "config.json").write_text(json.dumps(config))
-    refused = run()
-    assert refused.returncode == 1 and not refused.stdout
-    assert "awq" in refused.stderr.lower(), refused.stderr
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capfd) -> None:
+    path = directory_of(MENDED["apertus"], tmp_path)
+    assert main([str(path), "--tp", "3"]) == 1
+    told = capfd.readouterr()
+    assert not told.out and "weightcast: vLLM does not build" in told.err
+    for wrong in (["--unused", "no reason"], ["--nonsense"], []):
+        with pytest.raises(SystemExit):
+            main([*([str(path)] if wrong else []), *wrong])
+    assert "give PATTERN=REASON" in capfd.readouterr().err
+
+
+class Placed:
+    """A group as vLLM makes it: which of its ranks this one is."""
+
+    def __init__(self, group_ranks: list[list[int]], *_: Any, **__: Any) -> None:
+        rank = torch.distributed.get_rank()
+        (own,) = [ranks for ranks in group_ranks if rank in ranks]
+        self.world_size, self.rank_in_group = len(own), own.index(rank)
+
+
+def places() -> list[tuple[int, int]]:
+    groups = [getattr(parallel_state, name) for name in ("_TP", "_PP", "_DP", "_EP")]
+    return [(group.world_size, group.rank_in_group) for group in groups]
+
+
+@pytest.mark.parametrize("spread", [Spread(tp=2, pp=3, dp=2), Spread(tp=3, pp=2, dp=1), Spread(tp=1, pp=1, dp=4)], ids=str)
+def test_ranks_are_in_vllms_order(spread: Spread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group has the size and the place for a rank that vLLM's own `initialize_model_parallel` gives it."""
+    whole = build_with_config(MENDED["jamba"].config(), tp=1, rank=0)[1]
+    whole.parallel_config.data_parallel_size = spread.dp
+    for rank in range(spread.ranks):
+        ranks.be(spread, rank)
+        said = places()
+        with monkeypatch.context() as patched, set_current_vllm_config(whole):
+            patched.setattr(torch.distributed, "get_rank", lambda *_, rank=rank: rank)
+            patched.setattr(torch.distributed, "get_world_size", lambda *_: spread.ranks)
+            patched.setattr(torch.distributed, "is_initialized", lambda: True)
+            patched.setattr(parallel_state, "GroupCoordinator", Placed)
+            for name in [n for n in vars(parallel_state) if re.fullmatch("_[A-Z]+(_DP)?", n) and n != "_WORLD"]:
+                patched.setattr(parallel_state, name, None)
+            parallel_state.initialize_model_parallel(spread.tp, spread.pp, backend="none")
+            assert said == places()

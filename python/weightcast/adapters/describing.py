@@ -1,9 +1,11 @@
 """What engines share that are described before they run: the checkpoint's catalog, the command."""
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from .catalog import Catalog, catalog_of
 from .live.layout import LiveLayout
 from .live.reading import OTHERS
 from .naming.nearest import unmatched
+from .naming.reasons import Reasons, matching
+from .naming.rename import Rename
 
 
 def catalog_of_config(model: str, dtype: Any, trust_remote_code: bool) -> Catalog:
@@ -40,6 +44,38 @@ def catalog_of_config(model: str, dtype: Any, trust_remote_code: bool) -> Catalo
             return catalog_of(made(config))
     finally:
         torch.set_default_dtype(before)
+
+
+def quantised_by(model: str) -> str | None:
+    """How the weights are quantised, by the config in a model's directory, if they are."""
+    file = Path(model) / "config.json"
+    said = json.loads(file.read_text()).get("quantization_config") if file.is_file() else None
+    return str(said.get("quant_method", "a method without a name")) if said else None
+
+
+@contextmanager
+def refusing(engine: str, model: str) -> Iterator[None]:
+    """Says what an engine does not build when its own error comes out."""
+    try:
+        yield
+    except _core.WeightcastError:
+        raise
+    except Exception as error:
+        method = quantised_by(model)
+        how = f" here, quantised by {method}" if method else " here"
+        what = f"{type(error).__name__}: {error}"
+        raise _core.Misuse(f"{engine} does not build {model}{how}: {what}") from error
+
+
+def hiding(unused: Reasons, rename: Rename | None) -> Rename:
+    """A renaming that keeps from a loader what it shall not take, as an engine's `Settings` do."""
+
+    def known(name: str) -> str | None:
+        if matching(name, unused) is not None:
+            return None
+        return name if rename is None else rename(name)
+
+    return known
 
 
 def union(ranks: Sequence[LiveLayout], catalog: Catalog) -> list[layouts.Layout]:
@@ -87,9 +123,8 @@ def command(
     try:
         found = layouts_of(model, **options)
         text = text_of(found)
-    except Exception as error:
-        # The engine's own errors too: it refuses models, and platforms, in many words.
-        print(f"weightcast: {model}: {type(error).__name__}: {error}", file=sys.stderr)
+    except _core.WeightcastError as error:
+        print(f"weightcast: {error}", file=sys.stderr)
         return 1
     finally:
         sys.stdout.flush()

@@ -4,17 +4,15 @@
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ... import _core
 from ... import layout as layouts_of
 from ..catalog import catalog_of
-from ..describing import catalog_of_config, command, union
+from ..describing import catalog_of_config, command, hiding, quantised_by, refusing, union
 from ..naming.rename import Rename
 from .model import read
 from .ranks import arguments_of, build
@@ -41,23 +39,26 @@ def layouts(
     if more.get("pp_size", 1) > 1:
         raise _core.Misuse("stages of a pipeline are not described for SGLang; describe them for vLLM")
     path = os.fspath(model)
-    config = Path(path) / "config.json"
-    if config.is_file() and (said := json.loads(config.read_text()).get("quantization_config")):
-        method = said.get("quant_method", "a method that it does not name")
+    if method := quantised_by(path):
         raise _core.Misuse(
             f"{path} is quantised ({method}), which is not described for SGLang; a live engine can be read"
         )
-    arguments = arguments_of(
-        path, tp_size=tp, ep_size=ep, dtype=dtype, trust_remote_code=trust_remote_code, **more
-    )
-    found, catalog = [], None if published is None else catalog_of(published)
-    for rank in range(tp):
-        made = build(arguments, rank)
-        if catalog is None:
-            catalog = catalog_of_config(path, next(made.parameters()).dtype, trust_remote_code)
-        decisions: dict[str, Any] = {"unused": unused, "unsourced": unsourced, "rename": rename}
-        found.append(read(made, catalog, as_loaded=True, **decisions))
-    return union(found, catalog or {})
+    decisions: dict[str, Any] = {
+        "unused": unused,
+        "unsourced": unsourced,
+        "rename": hiding(unused or {}, rename),
+    }
+    found, catalog = [], {} if published is None else catalog_of(published)
+    with refusing("SGLang", path):
+        arguments = arguments_of(
+            path, tp_size=tp, ep_size=ep, dtype=dtype, trust_remote_code=trust_remote_code, **more
+        )
+        for rank in range(tp):
+            made = build(arguments, rank)
+            if published is None and not rank:
+                catalog = catalog_of_config(path, next(made.parameters()).dtype, trust_remote_code)
+            found.append(read(made, catalog, as_loaded=True, **decisions))
+    return union(found, catalog)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

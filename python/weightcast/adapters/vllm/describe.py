@@ -12,12 +12,12 @@ from typing import Any
 from ... import _core
 from ... import layout as layouts_of
 from ..catalog import Catalog, catalog_of
-from ..describing import catalog_of_config, command, union
+from ..describing import catalog_of_config, command, hiding, refusing, union
 from ..live.reading import OTHERS
 from ..naming.decisions import left_out
 from ..naming.rename import Rename
 from .model import read
-from .ranks import Spread, build, config_of
+from .ranks import Spread, build_unfilled, config_of
 
 
 def layouts(
@@ -51,13 +51,16 @@ def layouts(
         if size < 1:
             raise _core.Misuse(f"{name}={size}: an engine has at least one rank")
     path = os.fspath(model)
-    whole = config_of(_model_config(path, dtype, trust_remote_code), spread)
+    with refusing("vLLM", path):
+        whole = config_of(_model_config(path, dtype, trust_remote_code), spread)
     if published is None:
         catalog = catalog_of_config(path, whole.model_config.dtype, trust_remote_code)
     else:
         catalog = catalog_of(published)
-    decisions = {"unsourced": unsourced, "rename": rename}
-    return _read(whole, spread, catalog, unused or {}, decisions)
+    unused = unused or {}
+    decisions = {"unsourced": unsourced, "rename": hiding(unused, rename)}
+    with refusing("vLLM", path):
+        return _read(whole, spread, catalog, unused, decisions)
 
 
 def _read(
@@ -65,7 +68,7 @@ def _read(
 ) -> list[layouts_of.Layout]:
     found = []
     for rank in range(spread.ranks):
-        model = build(whole, spread, rank)
+        model = build_unfilled(whole, spread, rank)
         # A stage of a pipeline takes what is its own.
         others = {"*": OTHERS} if spread.pp > 1 else {}
         found.append(read(model, catalog, unused={**unused, **left_out(model), **others}, **decisions))

@@ -6,6 +6,7 @@ loaders ask `parallel_state` for. Here one process says that it is one rank afte
 """
 
 import copy
+import logging
 import tempfile
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ import torch
 from torch import nn
 
 from ... import _core
+
+log = logging.getLogger("weightcast")
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,13 @@ def config_of(model_config: Any, spread: Spread, **more: Any) -> Any:
 
 def build(whole: Any, spread: Spread, rank: int, *, device: str = "meta") -> nn.Module:
     """The model of a config as a rank has it, on a device, with whatever values memory has."""
+    from vllm.model_executor.layers import rotary_embedding
     from vllm.model_executor.model_loader.utils import initialize_model
 
     be(spread, rank)
+    # vLLM shares them between models: those made here are of no use to another one, on another device.
+    shared = rotary_embedding._ROPE_DICT
+    known = dict(shared)
     before = torch.get_default_dtype()
     torch.set_default_dtype(whole.model_config.dtype)
     try:
@@ -67,7 +74,19 @@ def build(whole: Any, spread: Spread, rank: int, *, device: str = "meta") -> nn.
             return initialize_model(whole)
     finally:
         torch.set_default_dtype(before)
+        shared.clear()
+        shared.update(known)
         whole.compilation_config.static_forward_context.clear()
+
+
+def build_unfilled(whole: Any, spread: Spread, rank: int) -> nn.Module:
+    """The same where no memory is taken: on the `meta` device, or, of a class that looks at values when it is
+    made, on the host, whose pages are there once something is written to them."""
+    try:
+        return build(whole, spread, rank)
+    except RuntimeError as error:  # of which `NotImplementedError` is one: there are no data
+        log.info("%s; its model is made on the host", error)
+    return build(whole, spread, rank, device="cpu")
 
 
 def be(spread: Spread, rank: int) -> None:
