@@ -88,7 +88,13 @@ impl Cluster {
         let layouts = file.ranks.iter().map(|rank| rank_layout(rank, &tensors)).collect();
         let tied = file.ranks.iter().map(|rank| records(&rank.tied, &tensors)).collect();
         let families = tensors.iter().map(family).collect();
-        Ok(Cluster(HeldBy::Ranks(Ranks { families, quantisation: None, layouts, tied, read: true })))
+        Ok(Cluster(HeldBy::Ranks(Ranks {
+            families,
+            quantisation: None,
+            layouts,
+            tied,
+            read: true,
+        })))
     }
 
     /// The model, quantised as the ranks hold it; none where a file says what they hold.

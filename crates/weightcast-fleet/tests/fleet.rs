@@ -207,7 +207,7 @@ fn names_that_were_meant_are_found() {
     let target = cluster(&sparse(json!({})), "vllm:tp=1");
     let near = movement::nearest_names(&target, "layers.1.mlp.experts.7.up_proj.weight");
     assert_eq!(near[0], "model.layers.1.mlp.experts.7.up_proj.weight");
-        let scaled = |f: &weightcast_fleet::model::Family| f.member == ModuleTensor::Scale;
+    let scaled = |f: &weightcast_fleet::model::Family| f.member == ModuleTensor::Scale;
     assert!(!target.families().iter().any(scaled));
 }
 

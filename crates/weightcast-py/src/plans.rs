@@ -41,8 +41,7 @@ pub(crate) fn plan(
     budget: u64,
 ) -> PyResult<String> {
     let transfer = GivenTransfer { config, source, target, replicas };
-    let planned =
-        detached(py, || plan_json(transfer, gpus_per_host, machine, nic_gbps, budget));
+    let planned = detached(py, || plan_json(transfer, gpus_per_host, machine, nic_gbps, budget));
     planned.map_err(misuse)
 }
 

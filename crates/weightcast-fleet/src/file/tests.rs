@@ -38,6 +38,36 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn what_cannot_be_is_refused() {
+    let refused = |change: fn(&mut LayoutFile)| {
+        let mut file = all(2);
+        change(&mut file);
+        LayoutFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err().to_string()
+    };
+    for (change, why) in [
+        ((|file| file.format = "weightcast-layouts/2".into()) as fn(&mut LayoutFile), "format is"),
+        (|file| file.ranks.clear(), "0 ranks"),
+        (|file| file.tensors[0].1 = "F33".into(), "unknown dtype"),
+        (|file| file.tensors[1].0 = "a".into(), "listed twice"),
+        (|file| file.ranks[1].holds[0].0 = 9, "of no tensor"),
+        (|file| file.ranks[1].holds[0].1[0] = 5, "no box of its tensor"),
+        (|file| file.ranks[1].holds[0].2[0] = 0, "is empty"),
+        (|file| file.ranks[1].holds[0].4 = 1 << 40, "outside of the rank's memory"),
+        (
+            |file| {
+                file.ranks[1].holds = [&file.ranks[1].holds[..], &file.ranks[0].holds[2..]].concat()
+            },
+            "held twice",
+        ),
+        (|file| file.ranks[0].bytes = 50, "says that it has 50"),
+        (|file| file.ranks[0].holds[2].2[1] = 5, "splits a byte"),
+    ] {
+        let told = refused(change);
+        assert!(told.contains(why), "{why}: {told}");
+    }
+}
+
+#[test]
 fn the_digest_is_of_what_is_held() {
     let digest = |file: &LayoutFile| Cluster::of_file(file).unwrap().digest().unwrap();
     assert_eq!(digest(&all(2)), digest(&all(2)));
