@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from vllm.config import set_current_vllm_config
+from vllm.config import ModelConfig, set_current_vllm_config
 from vllm.distributed import parallel_state
 
 import weightcast as wc
@@ -30,7 +30,8 @@ from .families import MENDED, Family
 from .ranks import blank
 from .rules import Refused, Rules
 
-#: Families without rules: with values that are computed, with experts, with activations that are trained.
+#: Families without rules: with values that are computed, with activations that are trained, with experts, with experts
+#: that are transposed.
 CASES = [
     ("falcon_h1", Spread(tp=2)),
     ("apertus", Spread(tp=2)),
@@ -38,6 +39,8 @@ CASES = [
     ("jamba", Spread(tp=2)),
     ("jamba", Spread(tp=2, ep=True)),
     ("jamba", Spread(tp=1, dp=2, ep=True)),
+    ("llama4", Spread(tp=2)),
+    ("llama4", Spread(tp=2, ep=True)),
 ]
 
 #: A box: a tensor, first index and length by dimension.
@@ -93,10 +96,10 @@ def moved(routes: list[dict], catalog: Catalog) -> dict[str, torch.Tensor]:
 class Rank:
     """vLLM's class on a rank, as an engine has it, and what its own loader makes of a checkpoint."""
 
-    def __init__(self, family: Family, spread: Spread, rank: int) -> None:
+    def __init__(self, path: Path, spread: Spread, rank: int) -> None:
         self._spread, self._rank = spread, rank
-        self._whole = build_with_config(family.config(), tp=1, rank=0)[1]
-        self._whole = ranks.config_of(self._whole.model_config, spread)
+        model = ModelConfig(model=str(path), skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=True)
+        self._whole = ranks.config_of(model, spread)
 
     def load(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         model: nn.Module = ranks.build(self._whole, self._spread, self._rank, device="cpu")
@@ -127,7 +130,7 @@ def test_a_plan_moves_what_the_class_takes(name: str, spread: Spread, tmp_path: 
     for rank in range(spread.ranks):
         routes = plans.explain(source, target, rank=rank)
         assert sum(route["bytes"] for route in routes) == planned["per_target_bytes"][rank]
-        arrived, there = moved(routes, catalog), Rank(family, spread, rank)
+        arrived, there = moved(routes, catalog), Rank(path, spread, rank)
         want = there.load(values)
         # Elements that do not arrive may be anything.
         mixed = {n: torch.where(arrived[n], v, others[n]) for n, v in values.items()}
@@ -138,13 +141,15 @@ def test_a_plan_moves_what_the_class_takes(name: str, spread: Spread, tmp_path: 
             assert not same(there.load(other), want), f"{n} is moved to rank {rank}, which takes nothing of it"
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", ["falcon_h1", "jamba"])
-def test_a_live_rank_registers_what_was_planned(name: str, tmp_path: Path) -> None:
+def test_a_live_rank_registers_what_was_planned(name: str, dtype: str, tmp_path: Path) -> None:
+    """In the published type, whatever the engine's is."""
     family = MENDED[name]
     catalog = family.catalog()
-    planned = vllm.layouts(directory_of(family, tmp_path), tp=2, published=catalog)
+    planned = vllm.layouts(directory_of(family, tmp_path), tp=2, published=catalog, dtype=dtype)
     for rank, layout in enumerate(planned):
-        model, _ = build_with_config(family.config(), tp=2, rank=rank)
+        model, _ = build_with_config(family.config(), tp=2, rank=rank, dtype=dtype)
         live = vllm.read(model, catalog).layout(stage=True)
         assert _held(live) == _held(layout)
         assert live.nbytes == layout.nbytes
@@ -165,6 +170,15 @@ def test_what_no_stage_takes_is_refused(pp: int, tmp_path: Path) -> None:
         vllm.layouts(path, pp=pp, published=catalog)
     for layout in vllm.layouts(path, pp=pp, published=catalog, unused={"*.in_proj.bias": "nobody has it"}):
         assert more in layout.describe(), "a replica holds a version whole"
+
+
+def test_what_is_unused_is_kept_from_the_loader(tmp_path: Path) -> None:
+    family, more = MENDED["apertus"], "model.layers.7.mlp.up_proj.weight"
+    path, catalog = directory_of(family, tmp_path), family.catalog() | {more: Entry((96, 64), "BF16")}
+    with pytest.raises(wc.Misuse, match=re.escape(more)):
+        vllm.layouts(path, published=catalog)
+    (only,) = vllm.layouts(path, published=catalog, unused={"model.layers.7.*": "a layer more"})
+    assert more in only.describe()
 
 
 def test_what_vllm_does_not_build_is_named(tmp_path: Path) -> None:
