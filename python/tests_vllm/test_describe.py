@@ -18,8 +18,7 @@ import weightcast as wc
 from weightcast import plans
 from weightcast._core import command_line
 from weightcast.adapters import vllm
-from weightcast.adapters.catalog import Catalog, Entry
-from weightcast.adapters.recording.recorder import DTYPES
+from weightcast.adapters.catalog import Entry
 from weightcast.adapters.vllm import ranks
 from weightcast.adapters.vllm.describe import main
 from weightcast.adapters.vllm.ranks import Spread
@@ -27,7 +26,7 @@ from weightcast.adapters.vllm.ranks import Spread
 from .cpu import claim_experts
 from .engine import build_with_config, register
 from .families import MENDED, Family
-from .ranks import blank
+from .planned import held, moves_what_is_taken, trainer
 from .rules import Refused, Rules
 
 #: Families without rules: with values that are computed, with activations that are trained, with experts, with experts
@@ -43,10 +42,6 @@ CASES = [
     ("llama4", Spread(tp=2, ep=True)),
 ]
 
-#: A box: a tensor, first index and length by dimension.
-Box = tuple[str, tuple[int, ...], tuple[int, ...]]
-
-
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     claim_experts(monkeypatch.setattr)
@@ -58,39 +53,6 @@ def directory_of(family: Family, path: Path) -> Path:
     path.mkdir(exist_ok=True)
     (path / "config.json").write_text(json.dumps(family.config()))
     return path
-
-
-def trainer(catalog: Catalog, shards: int) -> list[wc.Layout]:
-    """FSDP2's rows of each tensor."""
-    listed = []
-    for shard in range(shards):
-        layout = wc.Layout(memory=False)
-        for name, entry in catalog.items():
-            rows = torch.empty(entry.shape, dtype=DTYPES[entry.dtype], device="meta")
-            if entry.shape:
-                each = -(-entry.shape[0] // shards)
-                rows = rows[shard * each : (shard + 1) * each]
-                part = wc.part(name, shape=entry.shape, dim=0, index=shard, of=shards)
-            else:
-                part = wc.part(name, shape=entry.shape)
-            layout.add(rows.contiguous(), [part])
-        listed.append(layout)
-    return listed
-
-
-def boxes(slice_text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    cuts = [cut.split(":") for cut in slice_text.strip("[]").split(", ") if cut]
-    return tuple(int(a) for a, _ in cuts), tuple(int(b) - int(a) for a, b in cuts)
-
-
-def moved(routes: list[dict], catalog: Catalog) -> dict[str, torch.Tensor]:
-    """Which elements of each tensor arrive; each once."""
-    arrived = {name: torch.zeros(entry.shape, dtype=torch.int32) for name, entry in catalog.items()}
-    for route in routes:
-        start, length = boxes(route["slice"])
-        arrived[route["tensor"]][tuple(slice(s, s + n) for s, n in zip(start, length, strict=True))] += 1
-    assert all(int(count.max()) <= 1 for count in arrived.values())
-    return {name: count.bool() for name, count in arrived.items()}
 
 
 class Rank:
@@ -109,36 +71,17 @@ class Rank:
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-
-
 @pytest.mark.parametrize(("name", "spread"), CASES, ids=str)
 def test_a_plan_moves_what_the_class_takes(name: str, spread: Spread, tmp_path: Path) -> None:
     family = MENDED[name]
     path, catalog = directory_of(family, tmp_path), family.catalog()
     with pytest.raises(Refused):
         Rules(family.config(), tmp_path).records("vllm:tp=2")
-    source = trainer(catalog, 3)
     target = vllm.layouts(
         path, tp=spread.tp, pp=spread.pp, dp=spread.dp, ep=spread.ep, published=catalog
     )
-    planned = plans.plan(source, target)
-    assert planned["coverage"] == "exact"
-    checkpoint = blank(catalog)
-    values, others = (checkpoint.version(number) for number in (1, 2))
-    for rank in range(spread.ranks):
-        routes = plans.explain(source, target, rank=rank)
-        assert sum(route["bytes"] for route in routes) == planned["per_target_bytes"][rank]
-        arrived, there = moved(routes, catalog), Rank(path, spread, rank)
-        want = there.load(values)
-        # Elements that do not arrive may be anything.
-        mixed = {n: torch.where(arrived[n], v, others[n]) for n, v in values.items()}
-        assert same(there.load(mixed), want)
-        # Of every tensor of which something arrives, that matters.
-        for n in (n for n, elements in arrived.items() if elements.any()):
-            other = values | {n: torch.where(arrived[n], others[n], values[n])}
-            assert not same(there.load(other), want), f"{n} is moved to rank {rank}, which takes nothing of it"
+    assert len(target) == spread.ranks
+    moves_what_is_taken(catalog, target, lambda rank, values: Rank(path, spread, rank).load(values))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -151,14 +94,8 @@ def test_a_live_rank_registers_what_was_planned(name: str, dtype: str, tmp_path:
     for rank, layout in enumerate(planned):
         model, _ = build_with_config(family.config(), tp=2, rank=rank, dtype=dtype)
         live = vllm.read(model, catalog).layout(stage=True)
-        assert _held(live) == _held(layout)
+        assert held(live) == held(layout)
         assert live.nbytes == layout.nbytes
-
-
-def _held(layout: wc.Layout) -> set[Box]:
-    file = json.loads(layout.describe())
-    names = [name for name, _, _ in file["tensors"]]
-    return {(names[number], tuple(start), tuple(length)) for number, start, length, _, _ in file["ranks"][0]["holds"]}
 
 
 @pytest.mark.parametrize("pp", [1, 2])
