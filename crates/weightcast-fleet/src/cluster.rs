@@ -18,20 +18,20 @@ pub(crate) const MOST_RANKS: u64 = 65_536;
 
 /// What all ranks of a side hold.
 #[derive(Debug, Clone)]
-pub struct Cluster(HeldBy);
+pub struct Cluster(ClusterForm);
 
 /// How it is known what ranks hold.
 #[derive(Debug, Clone)]
-enum HeldBy {
+enum ClusterForm {
     /// A model on the ranks of a spec, quantised as that says.
     Rule { model: Box<ModelSpec>, side: Side },
     /// Every rank by itself, without families of layers.
-    Ranks(Ranks),
+    ListedRanks(ListedRanks),
 }
 
 /// What each rank holds, tensor by tensor.
 #[derive(Debug, Clone)]
-struct Ranks {
+struct ListedRanks {
     families: Vec<Family>,
     quantisation: Option<Quantisation>,
     layouts: Vec<RankLayout>,
@@ -45,7 +45,7 @@ impl Cluster {
     /// The model as the spec's ranks hold it. A trainer's checkpoint is never quantised.
     pub fn new(model: &ModelSpec, spec: &Spec) -> Result<Cluster, RuleError> {
         let cluster =
-            |model| Cluster(HeldBy::Rule { model: Box::new(model), side: spec.side.clone() });
+            |model| Cluster(ClusterForm::Rule { model: Box::new(model), side: spec.side.clone() });
         let ranks = cluster(model.clone()).ranks();
         if ranks > MOST_RANKS {
             let what = format!("{spec} has {ranks} ranks; at most {MOST_RANKS} are supported");
@@ -88,7 +88,7 @@ impl Cluster {
         let layouts = file.ranks.iter().map(|rank| rank_layout(rank, &tensors)).collect();
         let tied = file.ranks.iter().map(|rank| records(&rank.tied, &tensors)).collect();
         let families = tensors.iter().map(family).collect();
-        Ok(Cluster(HeldBy::Ranks(Ranks {
+        Ok(Cluster(ClusterForm::ListedRanks(ListedRanks {
             families,
             quantisation: None,
             layouts,
@@ -100,38 +100,38 @@ impl Cluster {
     /// The model, quantised as the ranks hold it; none where a file says what they hold.
     pub fn model(&self) -> Option<&ModelSpec> {
         match &self.0 {
-            HeldBy::Rule { model, .. } => Some(model),
-            HeldBy::Ranks(_) => None,
+            ClusterForm::Rule { model, .. } => Some(model),
+            ClusterForm::ListedRanks(_) => None,
         }
     }
 
     /// What is published.
     pub fn families(&self) -> &[Family] {
         match &self.0 {
-            HeldBy::Rule { model, .. } => &model.families,
-            HeldBy::Ranks(ranks) => &ranks.families,
+            ClusterForm::Rule { model, .. } => &model.families,
+            ClusterForm::ListedRanks(ranks) => &ranks.families,
         }
     }
 
     /// How weights are quantised of which sources make the scales; none in a file, which lists them.
     pub fn quantisation(&self) -> Option<&Quantisation> {
         match &self.0 {
-            HeldBy::Rule { model, .. } => model.quantisation.as_ref(),
-            HeldBy::Ranks(ranks) => ranks.quantisation.as_ref(),
+            ClusterForm::Rule { model, .. } => model.quantisation.as_ref(),
+            ClusterForm::ListedRanks(ranks) => ranks.quantisation.as_ref(),
         }
     }
 
     /// Whether a file says what the ranks hold.
     pub fn is_read(&self) -> bool {
-        matches!(&self.0, HeldBy::Ranks(Ranks { read: true, .. }))
+        matches!(&self.0, ClusterForm::ListedRanks(ListedRanks { read: true, .. }))
     }
 
     /// Number of ranks.
     pub fn ranks(&self) -> u64 {
         match &self.0 {
-            HeldBy::Rule { side: Side::Engine(engine), .. } => engine.ranks(),
-            HeldBy::Rule { side: Side::Trainer(trainer), .. } => trainer.ranks(),
-            HeldBy::Ranks(ranks) => ranks.layouts.len() as u64,
+            ClusterForm::Rule { side: Side::Engine(engine), .. } => engine.ranks(),
+            ClusterForm::Rule { side: Side::Trainer(trainer), .. } => trainer.ranks(),
+            ClusterForm::ListedRanks(ranks) => ranks.layouts.len() as u64,
         }
     }
 
@@ -150,9 +150,11 @@ impl Cluster {
     /// What a rank holds.
     pub fn layout(&self, rank: u64) -> Result<RankLayout, RuleError> {
         match &self.0 {
-            HeldBy::Rule { model, side: Side::Engine(engine) } => engine.layout(model, rank),
-            HeldBy::Rule { model, side: Side::Trainer(trainer) } => trainer.layout(model, rank),
-            HeldBy::Ranks(ranks) => {
+            ClusterForm::Rule { model, side: Side::Engine(engine) } => engine.layout(model, rank),
+            ClusterForm::Rule { model, side: Side::Trainer(trainer) } => {
+                trainer.layout(model, rank)
+            }
+            ClusterForm::ListedRanks(ranks) => {
                 let layout = ranks.layouts.get(rank as usize).cloned();
                 let (ranks, spec) = (self.ranks(), "the file".to_owned());
                 layout.ok_or(RuleError::Rank { rank, ranks, spec })
@@ -163,8 +165,10 @@ impl Cluster {
     /// Further names for what a rank holds, in the same memory: tied weights.
     pub(crate) fn tied(&self, rank: u64) -> &[Record] {
         match &self.0 {
-            HeldBy::Ranks(ranks) => ranks.tied.get(rank as usize).map_or(&[], Vec::as_slice),
-            HeldBy::Rule { .. } => &[],
+            ClusterForm::ListedRanks(ranks) => {
+                ranks.tied.get(rank as usize).map_or(&[], Vec::as_slice)
+            }
+            ClusterForm::Rule { .. } => &[],
         }
     }
 
@@ -191,7 +195,13 @@ impl Cluster {
         let families = self.families().iter().flat_map(Family::written_out).collect();
         let quantisation = self.quantisation().cloned();
         let tied = Vec::new();
-        Ok(Cluster(HeldBy::Ranks(Ranks { families, quantisation, layouts, tied, read: false })))
+        Ok(Cluster(ClusterForm::ListedRanks(ListedRanks {
+            families,
+            quantisation,
+            layouts,
+            tied,
+            read: false,
+        })))
     }
 }
 

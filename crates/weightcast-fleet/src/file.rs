@@ -51,7 +51,7 @@ pub enum LayoutFileError {
     Twice { name: String },
     /// Boxes that cannot be held together.
     #[error("rank {rank}: {error}")]
-    Layout { rank: usize, error: LayoutError },
+    Layout { rank: usize, error: Box<LayoutError> },
     /// A box that is no box, or in no place.
     #[error("rank {rank}: number {number} of what it holds {what}")]
     Held { rank: usize, number: usize, what: &'static str },
@@ -243,7 +243,7 @@ fn check(number: usize, rank: &ListedRank, tensors: &[Tensor]) -> Result<(), Lay
     }
     Layout::new(buffers, own, entries)
         .map(drop)
-        .map_err(|error| LayoutFileError::Layout { rank: number, error })
+        .map_err(|error| LayoutFileError::Layout { rank: number, error: Box::new(error) })
 }
 
 /// Bytes from one index to the next, by dimension, of a box without gaps.
