@@ -393,6 +393,7 @@ class Line:
         self.line.close()
         self.line._thread.join(SOON)
         self.line.count()
+        self.line.known()
         client.log.clear()
 
     def bring(self, step: str, **more: Any) -> list[Any]:
@@ -485,9 +486,12 @@ def test_workers_do_not_know_whether_their_engine_stands_still(paused: bool, sho
 def test_how_many_workers_an_engine_has_is_what_it_said_last() -> None:
     client = Client(workers=3)
     made = EngineLine(0, client, print, {}, "me", "keep", 1.0)
-    assert made.name == "http://e" and made.error is None and made.count() == 3
+    assert made.name == "http://e" and made.error is None and made.known() == 1
+    made.count()
+    assert made.known() == 3
     client.answers["workers"] = [RuntimeError("away")]
-    assert made.count() == 3 and made.error == "away"
+    made.count()
+    assert made.known() == 3 and made.error == "away"
     client.base_url = None
     del Client.base_url
     try:

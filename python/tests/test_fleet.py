@@ -610,6 +610,23 @@ def test_an_engine_that_dies_before_it_was_counted_is_left_out(job, fleet_of) ->
     assert [engine.serves() for engine in engines] == [3, 3]
 
 
+def test_an_engine_that_hangs_when_it_is_counted_ends_the_update_by_its_deadline(job) -> None:
+    engines, goes_on = [Engine(job, name=f"e{n}") for n in range(2)], threading.Event()
+    fleet = Fleet(engines, job.ask_fleet, {}, holder="t", pause="abort", deadline=0.5)
+    fleet.update(version(1))
+    gone_on = []
+    engines[1].strikes = lambda step: gone_on.append(goes_on.wait(SOON))
+    with pytest.raises(wc.WeightcastError, match="e1 may serve and does not answer"):
+        fleet.update(version(2))
+    assert gone_on == [], "it hung all the while"
+    assert engines[0].serves() == 1
+    engines[1].strikes = lambda step: None
+    goes_on.set()
+    fleet.update(version(3))
+    assert [engine.serves() for engine in engines] == [3, 3]
+    fleet.close()
+
+
 def test_an_engine_that_starts_with_more_workers_is_counted_anew(job, fleet_of) -> None:
     engines = [Engine(job, name=f"e{n}") for n in range(2)]
     fleet = fleet_of(engines)

@@ -12,7 +12,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +77,6 @@ class Fleet:
             n: EngineLine(n, client, self._events.put, settings, holder, pause, HOLD * deadline)
             for n, client in enumerate(clients)
         }
-        self._threads = ThreadPoolExecutor(len(self._lines), thread_name_prefix="weightcast-fleet")
         self._driver = self._new_driver()
         #: Engines that were found dead in the last update.
         self.dead: set[int] = set()
@@ -154,12 +152,17 @@ class Fleet:
         """Ends the threads."""
         for line in self._lines.values():
             line.close()
-        self._threads.shutdown(wait=False)
 
     def _workers(self) -> dict[int, int]:
-        """How many workers each engine has."""
-        counts = self._threads.map(lambda line: line.count(), self._lines.values())
-        return dict(zip(self._lines, counts, strict=True))
+        """How many workers each engine has. One that hangs is waited for no longer than in any other step."""
+        end = time.monotonic() + self._deadline
+        # Daemons: a program can end while an engine hangs.
+        asking = [threading.Thread(target=line.count, daemon=True) for line in self._lines.values()]
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join(max(0.0, end - time.monotonic()))
+        return {n: line.known() for n, line in self._lines.items()}
 
     def _do_all(self, version: Json | None, report: FleetReport) -> Any:
         """Does what the driver wants; how its work ended, once it has."""

@@ -102,13 +102,16 @@ class EngineLine:
         paused, total = outcome["paused"] / 1e9, outcome["total"] / 1e9
         return EngineTimes(self.name, self._fetch, paused, total)
 
-    def count(self) -> int:
-        """How many workers the engine has; of an engine that does not answer, as it answered last: the driver
-        finds out what it is."""
+    def count(self) -> None:
+        """Asks how many workers the engine has."""
         try:
             self._count = self._client.workers()
         except Exception as error:
             self.error = str(error)
+
+    def known(self) -> int:
+        """How many workers the driver is told that the engine has: of an engine that does not answer, as it
+        answered last. The driver finds out what it is."""
         self._told = self._count
         return self._told
 
