@@ -627,6 +627,26 @@ def test_an_engine_that_hangs_when_it_is_counted_ends_the_update_by_its_deadline
     fleet.close()
 
 
+def test_an_engine_whose_requests_outlast_the_deadline_goes_on_with_them(job) -> None:
+    engines, end = [Engine(job, name=f"e{n}") for n in range(2)], threading.Event()
+    fleet = Fleet(engines, job.ask_fleet, {}, holder="t", pause="wait", deadline=0.5)
+    fleet.update(version(1))
+
+    def waits(mode: str) -> None:
+        assert mode == "wait"
+        engines[1].stopped = True
+        end.wait(SOON)
+
+    engines[1].pause = waits
+    with pytest.raises(wc.WeightcastError, match="was given up.*e1: .*requests that were under way"):
+        fleet.update(version(2))
+    assert [engine.serves() for engine in engines] == [1, 1] and not end.is_set()
+    end.set()
+    fleet.update(version(3))
+    assert [engine.serves() for engine in engines] == [3, 3]
+    fleet.close()
+
+
 def test_an_engine_that_starts_with_more_workers_is_counted_anew(job, fleet_of) -> None:
     engines = [Engine(job, name=f"e{n}") for n in range(2)]
     fleet = fleet_of(engines)

@@ -81,7 +81,7 @@ class Routes:
         takes long, the server is asked whether it is well."""
         asked: Future[Any] = Future()
         # Nobody waits for a request that was given up: it ends by its own timeout.
-        Thread(target=_answer, args=(asked, self._send, method, path, body), daemon=True).start()
+        Thread(target=settle, args=(asked, self._send, method, path, body), daemon=True).start()
         while not asked.done():
             wait([asked], LOOK)
             if not asked.done():
@@ -131,7 +131,8 @@ def _content(route: str, answer: Any) -> Any:
     return said.decode(errors="replace") or None
 
 
-def _answer(asked: "Future[Any]", send: Callable[..., Any], *arguments: Any) -> None:
+def settle(asked: "Future[Any]", send: Callable[..., Any], *arguments: Any) -> None:
+    """Makes a call, and tells a future what came of it."""
     try:
         asked.set_result(send(*arguments))
     except BaseException as error:

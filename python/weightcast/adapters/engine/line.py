@@ -8,10 +8,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from ... import _core
-from .http import Gone
+from .http import Gone, settle
 from .orders import OF_THE_ENGINE, Json
 from .times import EngineTimes
 
@@ -237,11 +238,30 @@ class EngineLine:
         step = order["step"]
         if step == "Pause":
             self._client.take(self._holder, self._hold)
-            self._client.pause(self._pause)
+            self._stop(order)
         elif step == "Invalidate" and not order["keep_caches"]:
             self._client.invalidate()
         elif step == "Stamp":
             self._client.stamp(str(order["version"]["number"]))
+
+    def _stop(self, order: Json) -> None:
+        """Pauses the engine. With `wait`, that takes as long as its requests do: nobody waits for them once
+        the order is abandoned, since the engine is to go on then."""
+        if self._pause != "wait":
+            self._client.pause(self._pause)
+            return
+        paused: Future[None] = Future()
+        threading.Thread(target=settle, args=(paused, self._client.pause, self._pause), daemon=True).start()
+        paused.add_done_callback(self._wake)
+        with self._changed:
+            self._changed.wait_for(lambda: paused.done() or not self._is_current(order))
+        if not paused.done():
+            raise _core.WeightcastError("requests that were under way have not ended in time")
+        paused.result()
+
+    def _wake(self, _: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _is_current(self, order: Json) -> bool:
         return self._order is order
