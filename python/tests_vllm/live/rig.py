@@ -1,13 +1,14 @@
 """A trainer, engines and a reference server in processes of their own, and the places where tests hold them."""
 
 import os
+import select
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..processes import Server
 from .server import HERE, SOON, VllmServer
@@ -37,6 +38,7 @@ class Trainer:
         self._child.stdin.flush()
 
     def hears(self) -> str:
+        assert select.select([self._child.stdout], [], [], SOON)[0], "the trainer says nothing"
         return self._child.stdout.readline().strip()
 
     def update(self, weights: int) -> str:
@@ -60,6 +62,12 @@ class Stops:
     def hold(self, place: str) -> None:
         (self.directory / f"{place}.hold").touch()
 
+    def hold_steps(self, tokens: int) -> None:
+        """Has the engine stand still once a request has so many tokens; it goes on to answer calls."""
+        draft = self.directory / "steps.number"
+        draft.write_text(str(tokens))
+        draft.rename(self.directory / "steps.hold")
+
     def fail(self, place: str) -> None:
         (self.directory / f"{place}.fail").touch()
 
@@ -74,9 +82,20 @@ class Stops:
             time.sleep(0.01)
         return int((self.directory / f"{place}.reached").read_text())
 
+    def release(self, place: str) -> None:
+        """Lets the worker that is held there go on."""
+        for kind in ("hold", "reached"):
+            (self.directory / f"{place}.{kind}").unlink()
+
     def clear(self) -> None:
         for file in self.directory.iterdir():
             file.unlink()
+
+
+class Reachable(Protocol):
+    """What trainers reach at an address: an engine, or what lies before one."""
+
+    url: str
 
 
 class Rig:
@@ -96,25 +115,31 @@ class Rig:
         return model.directory
 
     def engine(
-        self, model: Path, *options: str, stops: Stops | None = None, interface: bool = True
+        self,
+        model: Path,
+        *options: str,
+        stops: Stops | None = None,
+        interface: bool = True,
+        unpacked: bool = False,
     ) -> VllmServer:
-        """With `interface`, it is started with our weight-transfer backend."""
+        """With `interface`, it is started with our weight-transfer backend; see `unpacked`."""
         self._engines += 1
         log = self.directory / f"engine-{self._engines}.log"
         if interface:
             options = (*options, "--weight-transfer-config", '{"backend": "weightcast"}')
-        started = VllmServer(model, log, *options, stops=None if stops is None else stops.directory)
+        held = None if stops is None else stops.directory
+        started = VllmServer(model, log, *options, stops=held, unpacked=unpacked)
         self._ending.append(started)
         return started
 
     def trainer(
-        self, name: str, *engines: VllmServer, by: str = "", extended: Sequence[VllmServer] = (), deadline: float = 60.0
+        self, name: str, *engines: Reachable, by: str = "", extended: Sequence[VllmServer] = (), **said: str | float
     ) -> Trainer:
         """Of engines, updated as the mark `by` of the trainer's program says, and of those that have the worker
-        extension."""
+        extension; `said` is what the program's environment says, in small letters."""
         urls = [*(f"{by}{engine.url}" for engine in engines), *(f"+{engine.url}" for engine in extended)]
-        limits = {"DEADLINE": str(deadline)}
-        started = Trainer(self.server, self.directory / "model", name, urls, limits)
+        modes = {key.upper(): str(value) for key, value in said.items()}
+        started = Trainer(self.server, self.directory / "model", name, urls, modes)
         self._ending.append(started)
         return started.joined()
 

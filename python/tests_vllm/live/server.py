@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,10 @@ ENVIRONMENT = {
 class VllmServer:
     """`python -m vllm.entrypoints.openai.api_server`, in a process group of its own."""
 
-    def __init__(self, model: Path, log: Path, *options: str, stops: Path | None = None) -> None:
+    def __init__(
+        self, model: Path, log: Path, *options: str, stops: Path | None = None, unpacked: bool = False
+    ) -> None:
+        """See `stops` and `unpacked`."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -53,6 +57,7 @@ class VllmServer:
             *(["--enable-scale-out"] if STAMPS else []), *options,
         ]  # fmt: skip
         extra = {} if stops is None else {"WEIGHTCAST_TEST_STOPS": str(stops)}
+        extra |= {"WEIGHTCAST_TEST_UNPACKED": "1"} if unpacked else {}
         with log.open("w") as said:
             self._child = subprocess.Popen(
                 command, env=os.environ | ENVIRONMENT | extra, stdout=said, stderr=said, start_new_session=True
@@ -91,14 +96,20 @@ class VllmServer:
             assert time.monotonic() < end, f"{requests} requests have not come"
             time.sleep(0.01)
 
-    def generate(self, tokens: int = 12, model: str = "m") -> tuple[list[int], list[dict[str, Any]]]:
+    def generate(
+        self, tokens: int = 12, model: str = "m", prompt: Sequence[int] = (1, 2, 3)
+    ) -> tuple[list[int], list[dict[str, Any]]]:
         """Tokens, and the versions that they are stamped with, if they are; of the base model, or of an
         adapter."""
-        sampling = {"max_tokens": tokens, "temperature": 0, "detokenize": False}
-        body = {"model": model, "token_ids": [1, 2, 3], "sampling_params": sampling}
-        stamped = {"return_weight_versions": True} if STAMPS else {}
-        (said,) = self.ask("inference/v1/generate", body | stamped)["choices"]
+        (said,) = self.answer(tokens, model, prompt)["choices"]
         return said["token_ids"], said["weight_versions"] if STAMPS else []
+
+    def answer(self, tokens: int = 12, model: str = "m", prompt: Sequence[int] = (1, 2, 3)) -> dict[str, Any]:
+        """All that the server says to a request."""
+        sampling = {"max_tokens": tokens, "temperature": 0, "detokenize": False, "ignore_eos": True}
+        body = {"model": model, "token_ids": list(prompt), "sampling_params": sampling}
+        stamped = {"return_weight_versions": True} if STAMPS else {}
+        return self.ask("inference/v1/generate", body | stamped)
 
     def client(self) -> HTTPEngine:
         """As its trainer sees it."""

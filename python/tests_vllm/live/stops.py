@@ -2,6 +2,9 @@
 
 A test names a directory in `WEIGHTCAST_TEST_STOPS`. A worker that comes by a place `p` looks for `p.hold` there
 (it writes its number to `p.reached` and waits until `p.hold` is gone), `p.fail` (it raises), or `p.once` (it raises this one time).
+
+Two places are of the engine's core, and nothing waits there: while `steps.hold` is there, with a number in it, the core makes no
+step once a request has so many tokens, and goes on to answer calls; `pause.reached` says that it was told to pause.
 """
 
 import importlib.abc
@@ -13,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: Places: before and after these methods of `EngineShard`, once within the installing, and before a LoRA adapter
-#: is put into its slot.
+#: Places: before and after these methods of `EngineShard`, once within the installing, before and after the bytes come
+#: (where they are staged, beside the engine's own thread, which goes on), and before a LoRA adapter is put into its slot.
 METHODS = ("fetch", "install")
 
 
@@ -29,21 +32,27 @@ def pass_by(place: str) -> None:
         raise RuntimeError(f"the test has {place} fail once")
     hold = directory / f"{place}.hold"
     if hold.exists():
-        draft = directory / f"{place}.draft"
-        draft.write_text(str(os.getpid()))
-        draft.rename(directory / f"{place}.reached")
+        note(place)
         while hold.exists():
             time.sleep(0.01)
+
+
+def note(place: str) -> None:
+    """Tells the test that this process has come there."""
+    directory = Path(os.environ["WEIGHTCAST_TEST_STOPS"])
+    draft = directory / f"{place}.draft"
+    draft.write_text(str(os.getpid()))
+    draft.rename(directory / f"{place}.reached")
 
 
 def place() -> None:
     """Puts the places into our modules when they are imported, if a test asks for them."""
     if "WEIGHTCAST_TEST_STOPS" in os.environ:
         for name, put in MODULES.items():
-            sys.meta_path.insert(0, _Finder(name, put))
+            sys.meta_path.insert(0, Finder(name, put))
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class Finder(importlib.abc.MetaPathFinder):
     """Wraps a module once it has been executed."""
 
     def __init__(self, module: str, put: Callable[[Any], None]) -> None:
@@ -70,6 +79,18 @@ def _shard(module: Any) -> None:
     _within(module)
 
 
+def _handle(module: Any) -> None:
+    update = module.Handle.update
+
+    def updating(self: Any, *arguments: Any, **named: Any) -> Any:
+        pass_by("before-bytes")
+        done = update(self, *arguments, **named)
+        pass_by("after-bytes")
+        return done
+
+    module.Handle.update = updating
+
+
 def _slots(module: Any) -> None:
     put = module.Slots.put
 
@@ -80,8 +101,39 @@ def _slots(module: Any) -> None:
     module.Slots.put = putting
 
 
+def _core(module: Any) -> None:
+    kind = module.EngineCoreProc
+    step, pause = kind._process_engine_step, kind.pause_scheduler
+
+    def stepping(self: Any) -> Any:
+        if not _frozen(self.scheduler.requests.values()):
+            return step(self)
+        note("steps")
+        time.sleep(0.01)
+        return False
+
+    def pausing(self: Any, *arguments: Any, **named: Any) -> Any:
+        note("pause")
+        return pause(self, *arguments, **named)
+
+    kind._process_engine_step, kind.pause_scheduler = stepping, pausing
+
+
+def _frozen(requests: Any) -> bool:
+    try:
+        tokens = int((Path(os.environ["WEIGHTCAST_TEST_STOPS"]) / "steps.hold").read_text())
+    except FileNotFoundError:
+        return False
+    return any(request.num_output_tokens >= tokens for request in requests)
+
+
 #: Where the places are.
-MODULES = {"weightcast.adapters.engine.shard": _shard, "weightcast.adapters.vllm.lora.slots": _slots}
+MODULES = {
+    "weightcast.handle": _handle,
+    "weightcast.adapters.engine.shard": _shard,
+    "weightcast.adapters.vllm.lora.slots": _slots,
+    "vllm.v1.engine.core": _core,
+}
 
 
 def _wrap(kind: Any, method: str) -> None:

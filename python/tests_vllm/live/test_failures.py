@@ -7,7 +7,7 @@ import urllib.error
 
 import pytest
 
-from .rig import Rig, Stops
+from .job import Job
 
 pytestmark = pytest.mark.full
 
@@ -15,47 +15,10 @@ FETCHING = ["before-fetch", "after-fetch"]
 INSTALLING = ["before-install", "within-install", "after-install"]
 
 
-class Job:
-    """An engine that serves version 1, with what engines say that loaded the checkpoints themselves."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.stops = Stops(rig.directory / "stops")
-        self.fresh = {}
-        for weights in (2, 3):
-            fresh = rig.engine(rig.checkpoint(weights))
-            self.fresh[weights] = fresh.up().generate()[0]
-            fresh.kill()
-        self.trainers = 0
-        self.start()
-
-    def start(self) -> None:
-        self.engine = self.rig.engine(self.rig.checkpoint(1), stops=self.stops).up()
-
-    def trainer(self):
-        self.trainers += 1
-        return self.rig.trainer(f"trainer-{self.trainers}", self.engine)
-
-    def serves(self, weights: int) -> bool:
-        return self.engine.generate()[0] == self.fresh[weights]
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory):
-    rig = Rig(tmp_path_factory.mktemp("failures"))
-    yield Job(rig)
-    rig.end()
-
-
 @pytest.fixture
 def trainer(job: Job):
     """One whose engine serves weights 2."""
-    job.stops.clear()
-    if job.engine.is_gone():
-        job.start()
-    started = job.trainer()
-    assert started.update(2).startswith("sent")
-    assert job.serves(2)
+    started = job.serving()
     yield started
     started.kill()
 

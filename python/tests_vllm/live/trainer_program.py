@@ -3,9 +3,9 @@
 
     trainer_program.py SERVER DIRECTORY NAME URL...
 
-With torchrun's variables in the environment, it is a rank of a trainer sharded by FSDP2; `DEADLINE` there is the seconds of
-each step. An engine that has the worker extension has a `+` before its address, and one that is updated by the calls of vLLM's
-interface alone, as its own clients do, an `=`.
+With torchrun's variables in the environment, it is a rank of a trainer sharded by FSDP2. `DEADLINE` there is the seconds of
+each step, `TIMEOUT` those of a request, and `PAUSE` and `LANDING` are the modes. An engine that has the worker extension has a
+`+` before its address, and one that is updated by the calls of vLLM's interface alone, as its own clients do, an `=`.
 """
 
 import os
@@ -35,21 +35,26 @@ class Plain:
             setattr(self, name, getattr(engine, name))
 
 
-def client(url: str) -> HTTPEngine | Plain:
-    engine = HTTPEngine(url.lstrip("+="), timeout=60.0, extension=url[0] == "+")
+def client(url: str, timeout: float) -> HTTPEngine | Plain:
+    engine = HTTPEngine(url.lstrip("+="), timeout=timeout, extension=url[0] == "+")
     return Plain(engine) if url[0] == "=" else engine
 
 
 def main(server: str, directory: str, name: str, *urls: str) -> None:
     model = Model(Path(directory))
     held = Held(model.values(0))
-    rank, deadline = int(os.environ.get("RANK", "0")), float(os.environ.get("DEADLINE", "60"))
+    said = {"RANK": "0", "DEADLINE": "60", "TIMEOUT": "60", "PAUSE": "abort", "LANDING": "staged"} | os.environ
+    info = TrainerInfo(
+        rank=int(said["RANK"]), server=server, name=name, deadline=float(said["DEADLINE"]), pause=said["PAUSE"],
+        engine={"landing": said["LANDING"]},
+    )  # fmt: skip
+    timeout = float(said["TIMEOUT"])
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
         fully_shard(held)
     sync = WeightcastTrainer.trainer_init(
-        TrainerInfo(rank=rank, server=server, name=name, deadline=deadline),
-        client=[client(url) for url in urls],
+        info,
+        client=[client(url, timeout) for url in urls],
         source=held,
     )
     print("joined", flush=True)

@@ -2,6 +2,7 @@
 places where a test may stop the engine."""
 
 import tests_vllm  # noqa: F401
-from tests_vllm.live import stops
+from tests_vllm.live import stops, unpacked
 
 stops.place()
+unpacked.place()
