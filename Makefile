@@ -21,7 +21,7 @@ export OMP_NUM_THREADS ?= 1
 RUST   := $(shell git ls-files '*.rs' '*.toml' '*.proto' 2>/dev/null) Cargo.lock
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := frame handshake client_message server_message inspect_reply fleet push_word manifest plan stored_plan recording server session
+FUZZ_TARGETS := frame handshake client_message server_message inspect_reply fleet push_word manifest layout_file plan stored_plan recording server session
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 

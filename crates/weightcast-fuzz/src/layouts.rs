@@ -1,6 +1,7 @@
 //! Layouts and plans between them, out of small numbers; and plans that are said to be stored.
 
 use arbitrary::{Result, Unstructured};
+use weightcast_fleet::{Cluster, LayoutFile};
 use weightcast_plan::stored::{PlanName, decode, encode, restore};
 use weightcast_plan::{
     DType, Entry, Layout, LayoutBuilder, Part, Slice, Tensor, cells, plan as make_plan, prove,
@@ -22,6 +23,24 @@ pub fn plan(bytes: &[u8]) {
             assert!(proof.is_ok(), "{proof:?}");
         }
     }
+}
+
+/// A file of layouts that is read describes ranks, and comes back as it was when two of it are joined.
+///
+/// # Panics
+/// If it does not.
+pub fn layout_file(bytes: &[u8]) {
+    let Ok(Ok(file)) = std::str::from_utf8(bytes).map(LayoutFile::parse) else {
+        return;
+    };
+    let cluster = Cluster::of_file(&file).expect("what is read was checked");
+    for rank in 0..cluster.ranks().min(8) {
+        cluster.layout(rank).expect("a rank of the file");
+    }
+    assert!(cluster.layout(cluster.ranks()).is_err());
+    let joined = LayoutFile::joined(vec![file.clone(), file]).expect("tensors are the same");
+    let twice = Cluster::of_file(&joined).expect("both were checked");
+    assert_eq!(twice.ranks(), 2 * cluster.ranks());
 }
 
 /// A stored plan comes back as what was stored, and is used only if it is proved right.

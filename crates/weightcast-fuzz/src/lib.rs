@@ -11,7 +11,7 @@ mod server;
 mod session;
 mod steps;
 
-pub use layouts::{plan, stored_plan, stored_plan_seed};
+pub use layouts::{layout_file, plan, stored_plan, stored_plan_seed};
 pub use recordings::recording;
 pub use server::server;
 pub use session::session;
@@ -22,7 +22,7 @@ pub use weightcast_transport::fuzzing::{frame, handshake};
 pub type FuzzTarget = fn(&[u8]);
 
 /// Everything that is fuzzed, by the name of its corpus.
-pub const TARGETS: [(&str, FuzzTarget); 13] = [
+pub const TARGETS: [(&str, FuzzTarget); 14] = [
     ("frame", frame),
     ("handshake", handshake),
     ("client_message", client_message),
@@ -31,6 +31,7 @@ pub const TARGETS: [(&str, FuzzTarget); 13] = [
     ("fleet", fleet),
     ("push_word", push_word),
     ("manifest", manifest),
+    ("layout_file", layout_file),
     ("plan", plan),
     ("stored_plan", stored_plan),
     ("recording", recording),
