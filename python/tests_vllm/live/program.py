@@ -30,7 +30,7 @@ from vllm import LLM, SamplingParams
 
 import weightcast as wc
 from tests_vllm.live.weights import Held, Model
-from weightcast.adapters.vllm import LocalEngine, TrainerInfo, WeightcastTrainer
+from weightcast.adapters.vllm import LocalEngine, TrainerInfo, WeightcastEngine, WeightcastTrainer
 
 
 class Local:
@@ -99,6 +99,11 @@ def main(way: str) -> None:
             if hasattr(llm, "get_weight_version"):  # from vLLM 0.27 on
                 assert llm.get_weight_version() == str(number)
         sync.shutdown()
+        # As trainers call the worker's class in older vLLM; and the engine takes orders.
+        group = WeightcastEngine.trainer_init({"client": LocalEngine(llm), "server": server.address})
+        WeightcastEngine.trainer_send_weights(iter(model.values(2).items()), {"group": group})
+        said["handed out 2"] = generate(llm)
+        group.destroy()
         end(llm)
     print(json.dumps({"said": said, "seconds": seconds}))
 
