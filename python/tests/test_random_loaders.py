@@ -141,7 +141,15 @@ class Listed:
         self.added: list[tuple[torch.Tensor, list[Any], int, bool]] = []
         self.apart = False
 
-    def add(self, memory: torch.Tensor, parts: list[Any], *, along: int = 0, pad: bool = False) -> None:
+    def add(
+        self,
+        memory: torch.Tensor,
+        parts: list[Any],
+        *,
+        along: int = 0,
+        pad: bool = False,
+        name: str | None = None,
+    ) -> None:
         assert memory.is_contiguous()
         self.added.append((memory, list(parts), along, pad))
 

@@ -106,7 +106,8 @@ class LiveLayout:
                     place = place_of(parameter, buffer)
                     first = places.setdefault(buffer.content(), place)
                     if first is place:
-                        add_buffer(listed, record.name, parameter, buffer, self._beside if beside else None)
+                        of_copies = self._beside if beside else None
+                        add_buffer(listed, parameter, buffer, of_copies, record.name)
                     else:
                         self._copies.append((place, first))
             else:
@@ -138,7 +139,8 @@ class LiveLayout:
             for buffer in buffers(record.shape, record.pieces) if staged is None else ():
                 if buffer.content() not in known:
                     known.add(buffer.content())
-                    add_buffer(listed, record.name, self._reading.parameters[record.name], buffer)
+                    parameter = self._reading.parameters[record.name]
+                    add_buffer(listed, parameter, buffer, name=record.name)
         whole = [(piece, self._reading.dtypes[name]) for name, piece in self.whole.items()]
         for piece, dtype in [*whole, *self._reading.left.values()]:
             listed.add(meta(piece.shape, dtype), [part_of(piece)], name=piece.tensor)
@@ -196,12 +198,12 @@ class LiveLayout:
 
 def add_buffer(
     listed: layouts.Layout,
-    name: str,
     parameter: torch.Tensor,
     buffer: Buffer,
     beside: Beside | None = None,
+    name: str | None = None,
 ) -> None:
-    """Adds a contiguous box of a parameter; the memory is the parameter's own, or `beside` it."""
+    """Adds a contiguous box of a parameter, called `name` here; the memory is its own, or `beside` it."""
     memory = place_of(parameter, buffer)
     if beside is not None:
         memory = beside.of(memory)
