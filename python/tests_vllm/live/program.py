@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 os.environ |= {
@@ -32,50 +31,46 @@ import weightcast as wc
 from tests_vllm.live.weights import Held, Model
 from weightcast.adapters.vllm import LocalEngine, TrainerInfo, WeightcastEngine, WeightcastTrainer
 
+#: Long enough for a block that vLLM keeps in its prefix cache.
+PROMPT = [1 + at % 50 for at in range(40)]
+BLOCK = 32
 
-class Local:
-    """An engine of this program, by the calls of vLLM's interface alone."""
 
-    def __init__(self, llm: LLM) -> None:
-        self._engine = LocalEngine(llm)
-        self.seconds: dict[str, float] = {}
+class Plain(LocalEngine):
+    """Takes no orders: its trainer goes through vLLM's calls."""
 
-    def init_weight_transfer_engine(self, init_info: dict) -> None:
-        self._engine.init_weight_transfer_engine(init_info)
-
-    def start_weight_update(self) -> None:
-        self._engine.start_weight_update()
-
-    def update_weights(self, update_info: dict) -> None:
-        began = time.monotonic()
-        self._engine.update_weights(update_info)
-        self.seconds["fetch"] = time.monotonic() - began
-
-    def finish_weight_update(self, weight_version: str | None = None) -> None:
-        began = time.monotonic()
-        self._engine.finish_weight_update(weight_version)
-        self.seconds["install"] = time.monotonic() - began
+    @property
+    def order(self) -> None:
+        raise AttributeError("order")
 
 
 def engine(directory: Path, **options: object) -> LLM:
     return LLM(
         model=str(directory), skip_tokenizer_init=True, enforce_eager=True, dtype="bfloat16",
-        max_model_len=64, seed=0, disable_log_stats=True, **options,
-    )
+        max_model_len=64, seed=0, disable_log_stats=True, block_size=BLOCK, enable_prefix_caching=True, **options,
+    )  # fmt: skip
 
 
 def generate(llm: LLM) -> list:
+    """What it says to the same prompt, twice; the second time a block of the prompt comes from the cache."""
+    first, again = ask(llm), ask(llm)
+    assert again[2] == BLOCK, "vLLM's prefix cache is in use"
+    return [first, again]
+
+
+def ask(llm: LLM) -> list:
+    """Tokens, their log probabilities, and how many tokens of the prompt came from the cache."""
     params = SamplingParams(max_tokens=12, temperature=0, detokenize=False, logprobs=1)
-    (out,) = llm.generate([{"prompt_token_ids": [1, 2, 3]}], params, use_tqdm=False)
-    llm.reset_prefix_cache()
+    (out,) = llm.generate([{"prompt_token_ids": PROMPT}], params, use_tqdm=False)
     said = out.outputs[0]
-    return [list(said.token_ids), [max(p.logprob for p in at.values()) for at in said.logprobs]]
+    likely = [max(p.logprob for p in at.values()) for at in said.logprobs]
+    return [list(said.token_ids), likely, out.num_cached_tokens]
 
 
 def main(way: str) -> None:
     model = Model(Path(tempfile.mkdtemp()))
     spread = {"tensor_parallel_size": 2} if way == "tp2" else {}
-    said, seconds = {}, []
+    said = {}
     for version in (2, 3):
         # What an engine says that has loaded the checkpoint itself.
         model.save(version)
@@ -86,26 +81,25 @@ def main(way: str) -> None:
     with wc.serve() as server:
         llm = engine(model.directory, weight_transfer_config={"backend": "weightcast"}, **spread)
         said["loaded"] = generate(llm)
-        held = Held(model.values(2))
-        client = Local(llm)
-        sync = WeightcastTrainer.trainer_init(
-            TrainerInfo(rank=0, server=server.address), client=client, source=held
-        )
-        for version in (2, 3, 1):
-            held.become(model.values(version))
-            number = sync.send_weights()
-            said[f"updated {version}"] = generate(llm)
-            seconds.append(dict(client.seconds))
-            if hasattr(llm, "get_weight_version"):  # from vLLM 0.27 on
-                assert llm.get_weight_version() == str(number)
-        sync.shutdown()
+        for client, versions in ((LocalEngine(llm), (2, 3)), (Plain(llm), (1,))):
+            held = Held(model.values(0))
+            sync = WeightcastTrainer.trainer_init(
+                TrainerInfo(rank=0, server=server.address), client=client, source=held
+            )
+            for version in versions:
+                held.become(model.values(version))
+                number = sync.send_weights()
+                said[f"updated {version}"] = generate(llm)
+                if hasattr(llm, "get_weight_version"):  # from vLLM 0.27 on
+                    assert llm.get_weight_version() == str(number)
+            sync.shutdown()
         # As trainers call the worker's class in older vLLM; and the engine takes orders.
         group = WeightcastEngine.trainer_init({"client": LocalEngine(llm), "server": server.address})
         WeightcastEngine.trainer_send_weights(iter(model.values(2).items()), {"group": group})
         said["handed out 2"] = generate(llm)
         group.destroy()
         end(llm)
-    print(json.dumps({"said": said, "seconds": seconds}))
+    print(json.dumps(said))
 
 
 def end(llm: LLM) -> None:
