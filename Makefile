@@ -121,6 +121,7 @@ verify: $(VENV)/tools ## Check formatting, lints, types, purity, names, dependen
 	.ci/type-names
 	.ci/refit HEAD
 	.ci/circles
+	.ci/orphans
 	.ci/path --chain
 	cargo fmt --all --check
 	cargo fmt --manifest-path .ci/schemata/Cargo.toml --check
