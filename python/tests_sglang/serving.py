@@ -23,6 +23,7 @@ loops.EventLoopPolicy = asyncio.DefaultEventLoopPolicy  # type: ignore[attr-defi
 sys.modules.setdefault("uvloop", loops)
 
 import uvicorn  # noqa: E402
+from sglang.srt import runtime_context  # noqa: E402
 from sglang.srt.entrypoints import http_server  # noqa: E402
 from sglang.srt.managers import io_struct as io  # noqa: E402
 from sglang.srt.managers.scheduler import Scheduler  # noqa: E402
@@ -36,7 +37,7 @@ from sglang.srt.utils.aio_rwlock import RWLock  # noqa: E402
 from sglang.utils import TypeBasedDispatcher  # noqa: E402
 from torch import nn  # noqa: E402
 
-__all__ = ["Served", "WeightUpdater", "engine"]
+__all__ = ["Served", "WeightUpdater", "engine", "runtime_context"]
 
 
 class Worker:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import engine
+from .serving import runtime_context
 
 RANKS = 2
 LONG = "ü" * 20_000
@@ -18,7 +18,7 @@ def rank(at: int, directory: str) -> None:
 
     torch.distributed.init_process_group("gloo", f"file://{directory}/meeting", rank=at, world_size=RANKS)
     group: Any = type("Group", (), {"cpu_group": torch.distributed.group.WORLD})()
-    engine.runtime_context.get_parallel().override_permanently(tp_group=group)
+    runtime_context.get_parallel().override_permanently(tp_group=group)
     error = LONG if at == 1 else None
     report.gathered(report.Report(error, {"installed": at, "incomplete": error, "failed": error}, at == 0))
     (Path(directory) / str(at)).write_text(json.dumps(report._answer))

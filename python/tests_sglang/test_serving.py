@@ -19,7 +19,7 @@ from weightcast.adapters.sglang.http import StartedAgain
 from weightcast.adapters.sglang.request import LOADER, payload
 
 from .configs import config
-from .serving import Served, WeightUpdater, engine
+from .serving import Served, WeightUpdater, engine, runtime_context
 from .test_conformance import DERIVED
 
 #: SGLang's own, as it is before the first call.
@@ -37,7 +37,7 @@ class Rig:
         #: Loads by itself what the engine gets from its trainer. Built first: building publishes anew.
         self._other = self.built()
         self.model = self.built()
-        self.served = Served(engine.runtime_context.get_server_args(), self.model)
+        self.served = Served(runtime_context.get_server_args(), self.model)
         self.client = SGLangEngine(self.served.url, timeout=20.0)
         self.job = wc.serve(lease=2.0)
         self.trained = Held(self.values(1))
@@ -345,12 +345,12 @@ def test_names_that_do_not_match_are_refused_at_joining(rig: Rig) -> None:
 
 
 def test_engines_that_cannot_follow_are_refused(rig: Rig) -> None:
-    with engine.runtime_context.get_spec().override(speculative_algorithm="EAGLE"):
+    with runtime_context.get_spec().override(speculative_algorithm="EAGLE"):
         with pytest.raises(wc.WeightcastError, match="draft='stale'"):
             rig.trainer()
         rig.trainer(engine={"draft": "stale"}).shutdown()
     rig.client.leave()
-    with engine.runtime_context.get_exec().moe.override(enable_eplb=True):
+    with runtime_context.get_exec().moe.override(enable_eplb=True):
         with pytest.raises(wc.WeightcastError, match="without EPLB"):
             rig.trainer()
 
@@ -358,7 +358,7 @@ def test_engines_that_cannot_follow_are_refused(rig: Rig) -> None:
 def test_a_server_without_the_loader_is_refused(rig: Rig) -> None:
     """SGLang ends an engine that is asked for a loader it does not know."""
     engine.build(rig.config, tp=1, rank=0)
-    rig.served.tokenizer.server_args = engine.runtime_context.get_server_args()
+    rig.served.tokenizer.server_args = runtime_context.get_server_args()
     client = SGLangEngine(rig.served.url)
     with pytest.raises(wc.Misuse, match=f"--custom-weight-loader {LOADER}"):
         client.init_weight_transfer_engine({})
