@@ -55,7 +55,7 @@ test-python: $(VENV)/weightcast
 test-vllm: $(VENV_VLLM)/tools $(VENV)/weightcast ## Test the vLLM adapter on real vLLM model classes
 	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm
 
-test-vllm-live: $(VENV_VLLM)/tools $(VENV)/weightcast ## Torment live vLLM engines in each state of an update, half an hour
+test-vllm-live: $(VENV_VLLM)/tools $(VENV)/weightcast ## Torment live vLLM engines in each state of an update, an hour
 	$(VENV_VLLM)/bin/python -m pytest python/tests_vllm/live python/tests_vllm/test_rl_rollouts.py -m full
 
 test-vllm-early: $(VENV_EARLY)/tools $(VENV)/weightcast ## Update engines of vLLM 0.22, whose interface is another, some minutes
