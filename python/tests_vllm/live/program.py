@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ |= {
@@ -67,6 +68,19 @@ def ask(llm: LLM) -> list:
     return [list(said.token_ids), likely, out.num_cached_tokens]
 
 
+def follow(llm: LLM, model: Model, client: LocalEngine, versions: Sequence[int], server: str, said: dict) -> None:
+    """What the engine says once it follows a trainer with these weights."""
+    held = Held(model.values(0))
+    sync = WeightcastTrainer.trainer_init(TrainerInfo(rank=0, server=server), client=client, source=held)
+    for version in versions:
+        held.become(model.values(version))
+        number = sync.send_weights()
+        said[f"updated {version}"] = generate(llm)
+        if hasattr(llm, "get_weight_version"):  # from vLLM 0.27 on
+            assert llm.get_weight_version() == str(number)
+    sync.shutdown()
+
+
 def main(way: str) -> None:
     model = Model(Path(tempfile.mkdtemp()))
     spread = {"tensor_parallel_size": 2} if way == "tp2" else {}
@@ -81,23 +95,13 @@ def main(way: str) -> None:
     with wc.serve() as server:
         llm = engine(model.directory, weight_transfer_config={"backend": "weightcast"}, **spread)
         said["loaded"] = generate(llm)
-        for client, versions in ((LocalEngine(llm), (2, 3)), (Plain(llm), (1,))):
-            held = Held(model.values(0))
-            sync = WeightcastTrainer.trainer_init(
-                TrainerInfo(rank=0, server=server.address), client=client, source=held
-            )
-            for version in versions:
-                held.become(model.values(version))
-                number = sync.send_weights()
-                said[f"updated {version}"] = generate(llm)
-                if hasattr(llm, "get_weight_version"):  # from vLLM 0.27 on
-                    assert llm.get_weight_version() == str(number)
-            sync.shutdown()
+        follow(llm, model, LocalEngine(llm), (2, 3), server.address, said)
         # As trainers call the worker's class in older vLLM; and the engine takes orders.
         group = WeightcastEngine.trainer_init({"client": LocalEngine(llm), "server": server.address})
         WeightcastEngine.trainer_send_weights(iter(model.values(2).items()), {"group": group})
         said["handed out 2"] = generate(llm)
         group.destroy()
+        follow(llm, model, Plain(llm), (1,), server.address, said)
         end(llm)
     print(json.dumps(said))
 
