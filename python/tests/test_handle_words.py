@@ -21,7 +21,7 @@ class Rig:
         self.log: list[Any] = []
         self.fails: dict[str, Exception] = {"refuse": REFUSED}
         self.core = Core(self)
-        self.layout = SimpleNamespace(copies=Copies(self, copies), origins=Origins(self), mapped=True, _core="core", exchange=None, all_beside=True)
+        self.layout = SimpleNamespace(copies=Copies(self, copies), origins=Origins(self), mapped=True, memory=True, _core="core", exchange=None, all_beside=True)
         self.handle = wc.Handle(self.core, "policy", wc.Replica("r"))
         self.handle._layout = self.layout
 
@@ -132,6 +132,8 @@ def test_registering(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     layout.origins.gone = "moved"
     rig.did()
     refused(rig, lambda: handle.register(layout, deadline=9.0), "moved")
+    layout.origins.gone, layout.memory = None, False
+    refused(rig, lambda: handle.register(layout, deadline=9.0), "a layout without memory (Layout(memory=False)) can be planned, not registered")
 
 
 def test_blocks_are_exchanged_as_arrays(rig: Rig) -> None:
