@@ -122,6 +122,20 @@ def test_an_engine_that_keeps_its_version_was_not_paused(job, fleet_of, monkeypa
     assert (times.engine, times.paused_s) == ("e", 0.0)
 
 
+def test_an_update_that_was_not_begun_has_no_times_of_the_last_one(job, fleet_of, monkeypatch) -> None:  # noqa: F811
+    fleet = fleet_of([engine_of(job, clocked(monkeypatch), "e")])
+    fleet.update(version(1))
+    assert len(fleet.times) == 1
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fleet, "_workers", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fleet.update(version(2))
+    assert fleet.times == []
+
+
 def test_times_are_told_in_words() -> None:
     assert str(EngineTimes("e", 1.25, 0.05, 1.5)) == (
         "e: fetched in 1.250 s, paused for 0.050 s, 1.500 s in all"

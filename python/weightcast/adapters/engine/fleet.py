@@ -113,6 +113,7 @@ class Fleet:
         """Brings all engines to a version (`epoch`, `number`), or none; without a version, ends what a lost
         driver has left, and brings engines that are late to the version of the fleet. Raises
         `WeightcastError` if nothing could be begun, or nobody knows how it ended."""
+        self.times = []  # of this update, however it ends
         if not self._driver.is_idle():
             # A call was interrupted: a new driver ends what the former one has begun.
             self._driver = self._new_driver()
