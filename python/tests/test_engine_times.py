@@ -60,6 +60,9 @@ def by_calls(clock: Clock, client: Bare, staged: bool = True, error: str | None 
             with pytest.raises((RuntimeError, wc.WeightcastError), match=error):
                 engines.update(2, staged=staged, pause="abort", deadline=60.0)
     (times,) = engines.times
+    if error is None:
+        clock.now += 64.0
+        assert engines.times == [times], "an engine that goes on is paused no longer"
     return times
 
 
@@ -109,6 +112,16 @@ def test_a_fleet_tells_the_times_of_each_engine(job, fleet_of, monkeypatch) -> N
     for number in (1, 2):
         fleet.update(version(number))
         assert fleet.times == [EngineTimes("e", 2.0, 1.0, 3.5)]
+
+
+def test_an_update_without_a_fetch_has_no_time_of_the_last_one(job, fleet_of, monkeypatch) -> None:  # noqa: F811
+    engine = engine_of(job, clocked(monkeypatch), "e", fetch=1.0)
+    fleet = fleet_of([engine])
+    fleet.update(version(1))
+    engine.failures = {"read_layout": 1}
+    with pytest.raises(wc.WeightcastError, match="given up"):
+        fleet.update(version(2))
+    assert [times.fetch_s for times in fleet.times] == [None]
 
 
 def test_an_engine_that_keeps_its_version_was_not_paused(job, fleet_of, monkeypatch) -> None:  # noqa: F811
