@@ -137,7 +137,7 @@ def test_what_a_worker_does_in_an_update_of_its_fleet() -> None:
     worker.come = False
     order = ordered("Fetch")
     assert said(orders, order) == UNDER_WAY
-    assert worker.did == [("fetch", 2, {"wait": False, "deadline": 1.5, "allow_rollback": True})]
+    assert worker.did == [("fetch", 2, {"wait": False, "deadline": 1.5, "allow_rollback": True, "run": 5})]
     assert said(orders, order) == UNDER_WAY and worker.did[1:] == ["arrived"]
     worker.come = True
     assert said(orders, order) == DONE and worker.did[1:] == ["arrived", "arrived"]
@@ -170,7 +170,7 @@ def test_bytes_that_land_in_place_are_waited_for_and_installed_by_their_last_ste
     staged(worker, orders)
     order = ordered("Fetch", "InPlace")
     assert said(orders, order) == UNDER_WAY
-    assert worker.did == [("fetch", 2, {"wait": True, "deadline": 1.5, "allow_rollback": True})]
+    assert worker.did == [("fetch", 2, {"wait": True, "deadline": 1.5, "allow_rollback": True, "run": 5})]
     assert said(orders, order) == DONE
     worker.did.clear()
     assert said(orders, ordered("PostProcess", "InPlace")) == DONE
@@ -213,17 +213,6 @@ def test_a_fetch_that_fails_on_its_way_has_failed_once() -> None:
     worker.did.clear()
     assert said(orders, order) == failed("Fetch: DigestMismatch", "Digest")
     assert worker.did == [], "nobody looks again"
-
-
-def test_a_version_of_another_run_counts_as_none() -> None:
-    worker = Worker()
-    orders = Orders(worker, LIFE)
-    worker.handle.epoch = 6
-    order = ordered("Fetch")
-    orders.order(order)
-    assert said(orders, order) == failed(
-        "Fetch: version 2 of run 5 was ordered, that of run 6 has come: another training run of this model has begun", "Source"
-    )
 
 
 LOADED = {"epoch": 0, "number": 0}

@@ -348,3 +348,23 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(TypeError):
         Settings(servers="x")
     assert Settings(prefix="policy.").known_name("policy.a.b") == "a.b"
+
+
+def test_a_version_of_a_run_that_is_over_is_refused_and_not_waited_for(job: Job) -> None:
+    job.publish(1)
+    run, engine = job.trainer.epoch, Engine()
+    shard = job.shard(engine)
+    shard.fetch(1, run=run)
+    shard.install()
+    job.trainer.close()
+    later = Job(job.server)
+    later.publish(3)
+    with pytest.raises(wc.VersionUnavailable, match=f"version 2 of run {run} was ordered, and there is run {later.trainer.epoch}"):
+        shard.fetch(2, run=run)
+    shard.fetch(3, run=later.trainer.epoch)
+    shard.install()
+    with pytest.raises(wc.VersionUnavailable, match="was ordered"):
+        shard.fetch(1, run=run)
+    assert engine.holds(3) and shard.state.installed == 3
+    shard.close()
+    later.trainer.close()

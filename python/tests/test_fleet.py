@@ -54,8 +54,10 @@ class Shard:
     def read_layout(self, deadline: float) -> None:
         self.come("read_layout")
 
-    def fetch(self, version: int, **_) -> None:
+    def fetch(self, version: int, run: int, **_) -> None:
         self.come("fetch")
+        if run != self.handle.epoch:
+            raise wc.VersionUnavailable(f"run {run} is over")
         self.fetched = version
 
     def arrived(self) -> bool:
@@ -290,7 +292,7 @@ def test_what_has_come_since_the_fetch_keeps_the_version_out(job, fleet_of) -> N
 def test_a_version_of_another_run_is_not_installed(job, fleet_of) -> None:
     engines = [Engine(job, name=f"e{n}") for n in range(2)]
     engines[1].ranks[1][0].handle.epoch = 9
-    with pytest.raises(wc.WeightcastError, match="given up.*e1: Fetch: version 1 of run 1 was ordered, that of run 9"):
+    with pytest.raises(wc.WeightcastError, match="given up.*e1: Fetch: run 1 is over"):
         fleet_of(engines).update(version(1))
     assert [engine.serves() for engine in engines] == [0, 0]
 

@@ -2,6 +2,7 @@
 what the parameters hold after it or after its failure."""
 
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ class Rig:
         self.fails: dict[str, Exception] = {}
         self.holds: int | None = None
         self.brings: int | None = None
+        self.runs: dict[tuple[int, int], Any] = {(1, 6): {"t"}}
         self.listed, self.is_stale, self.always, self.run = {1: {"t"}}, False, False, 6
         self.go, self.clock = Event(), [100.0]
         self.go.set()
@@ -66,9 +68,18 @@ class Rig:
         return shard
 
 
-class Handle:
+class Core:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
+
+    def list(self, deadline: float) -> Any:
+        self.rig.come("runs", deadline)
+        return SimpleNamespace(versions=list(self.rig.runs.items()))
+
+
+class Handle:
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self._core = rig, Core(rig)
 
     @property
     def version(self) -> Any:
@@ -243,6 +254,39 @@ def test_an_older_version_than_the_one_held_is_not_taken_unasked(rig: Rig) -> No
     assert str(caught.value) == "this engine holds version 5, and 3 is older; fetch with allow_rollback=True to go back"
     shard.fetch("latest")
     assert shard.state.fetched == 5, "whichever that is"
+
+
+def test_a_version_of_a_run_that_is_over_is_not_waited_for(rig: Rig) -> None:
+    shard, rig.runs = rig.ready(installed=2, run=6), {(3, 6): {"t"}, (1, 7): {"e"}, (9, 5): {"t"}}
+    said = "version 3 of run 6 was ordered, and there is run 7: another training run of this model has begun"
+    with pytest.raises(wc.VersionUnavailable) as caught:
+        shard.fetch(3, run=6, deadline=4.0)
+    assert str(caught.value) == said and rig.did() == [("runs", 4.0)]
+    assert shard.state == EngineState(2, None, None, said) and shard.version == {"epoch": 6, "number": 2}
+    shard.fetch(3, run=6, wait=False)
+    shard._settled()
+    with pytest.raises(wc.VersionUnavailable):
+        shard.arrived()
+    rig.did()
+    for rig.runs in ({}, {(3, 6): {"t"}, (9, 5): {"t"}}):
+        shard.fetch(3, run=6, deadline=4.0)
+        assert rig.did() == [("runs", 4.0), *brings(3, 4.0)] and shard.state.fetched == 3
+    shard.fetch(4, wait=False, run=6)
+    assert shard.install() == 4
+    placed = rig.ready(landing="in_place", installed=2)
+    rig.runs = {(1, 7): {"e"}}
+    with pytest.raises(wc.VersionUnavailable):
+        placed.fetch(3, run=6)
+    placed.check_serving()
+
+
+def test_a_version_of_a_run_that_begins_while_it_comes_is_not_the_ordered_one(rig: Rig) -> None:
+    shard, rig.run = rig.ready(installed=2), 8
+    with pytest.raises(wc.VersionUnavailable, match="^version 3 of run 6 was ordered, and there is run 8: another"):
+        shard.fetch(3, run=6)
+    assert shard.state.fetched is None and shard.state.failed and ("update", 3, {"deadline": 9.0, "allow_rollback": False}) in rig.did()
+    shard.fetch(3)
+    assert shard.state.fetched == 3, "whichever run's"
 
 
 def test_bytes_that_land_in_place(rig: Rig) -> None:

@@ -96,12 +96,12 @@ def main(way: str) -> None:
         llm = engine(model.directory, weight_transfer_config={"backend": "weightcast"}, **spread)
         said["loaded"] = generate(llm)
         follow(llm, model, LocalEngine(llm), (2, 3), server.address, said)
+        follow(llm, model, Plain(llm), (1,), server.address, said)
         # As trainers call the worker's class in older vLLM; and the engine takes orders.
         group = WeightcastEngine.trainer_init({"client": LocalEngine(llm), "server": server.address})
         WeightcastEngine.trainer_send_weights(iter(model.values(2).items()), {"group": group})
         said["handed out 2"] = generate(llm)
         group.destroy()
-        follow(llm, model, Plain(llm), (1,), server.address, said)
         end(llm)
     print(json.dumps(said))
 

@@ -168,7 +168,7 @@ class Orders:
             return
         if arrived:
             self._fetching = None
-            self._finish(order, _other_run(self._host.shard(), order))
+            self._finish(order, None)
 
     def _finish(self, order: Json, error: Exception | None) -> None:
         failure = None
@@ -212,17 +212,6 @@ def _newest_driver(shard: EngineShard) -> int:
     return int(answer["driver"])
 
 
-def _other_run(shard: EngineShard, order: Json) -> Exception | None:
-    """An error if the version that has arrived is of another run than the ordered one."""
-    wanted, held = order["version"], shard.handle.epoch
-    if held == wanted["epoch"]:
-        return None
-    return _core.VersionUnavailable(
-        f"version {wanted['number']} of run {wanted['epoch']} was ordered, that of run {held} has come: "
-        "another training run of this model has begun"
-    )
-
-
 def _negotiate(host: Host, order: Json) -> None:
     host.before_fetch()
     shard = host.shard()
@@ -232,9 +221,14 @@ def _negotiate(host: Host, order: Json) -> None:
 
 def _fetch(host: Host, order: Json) -> bool:
     """True: the bytes are on their way."""
-    shard, deadline = host.shard(), _seconds(order)
-    staged = order["means"] == "Staged"
-    shard.fetch(order["version"]["number"], wait=not staged, deadline=deadline, allow_rollback=True)
+    number, run = order["version"]["number"], order["version"]["epoch"]
+    host.shard().fetch(
+        number,
+        wait=order["means"] != "Staged",
+        deadline=_seconds(order),
+        allow_rollback=True,
+        run=run,
+    )
     return True
 
 

@@ -189,9 +189,11 @@ class EngineShard:
         wait: bool = True,
         deadline: float | None = None,
         allow_rollback: bool = False,
+        run: int | None = None,
     ) -> None:
         """Brings a version and verifies it. Without `wait` (staged landing only) returns at once, and
         `install` waits for the rest. An earlier fetch ends first, and its error is nobody's any more.
+        `run` is the training run (epoch) of a `version` that is a number: that of another run is not taken.
 
         A layout that is still to be read is read before this returns: the engine's own loader runs for
         that, on parameters that the engine must not use meanwhile."""
@@ -206,9 +208,11 @@ class EngineShard:
         self._fetched, self._failure, self._repeatable = None, None, False
         if wait:
             self._settled()
-            self._fetch(self._number, version, end, allow_rollback)
+            self._fetch(self._number, version, end, allow_rollback, run)
         else:
-            self._fetching = self._thread.submit(self._fetch, self._number, version, end, allow_rollback)
+            self._fetching = self._thread.submit(
+                self._fetch, self._number, version, end, allow_rollback, run
+            )
 
     def read_layout(self, deadline: float) -> None:
         """Reads the layout by what is published, unless one that still fits has been read. The engine's own
@@ -232,17 +236,34 @@ class EngineShard:
         self._fetched, self._failure = None, None
 
     def _fetch(
-        self, number: int, version: selector.Selector | int | str, end: float, rollback: bool
+        self,
+        number: int,
+        version: selector.Selector | int | str,
+        end: float,
+        rollback: bool,
+        run: int | None,
     ) -> None:
         """`number` counts fetches: what a later one has taken over says nothing of itself any more."""
         try:
+            if run is not None:
+                self._check_not_over(version, run, end)
             brought = self._bring(version, end, rollback)
+            if run is not None and self._handle.epoch != run:
+                raise _over(version, run, self._handle.epoch)
         except BaseException as error:
             if number == self._number:
                 self._failure = error
             raise
         if number == self._number:
             self._fetched = brought
+
+    def _check_not_over(self, version: selector.Selector | int | str, run: int, end: float) -> None:
+        """Raises if there are versions of a later run: nobody publishes in this one any more, so that a wait
+        would last until the deadline, or end with a version of the later run that has the same number."""
+        listing = self._handle._core.list(_left(end))
+        newest = max((epoch for (_, epoch), _ in listing.versions), default=run)
+        if newest > run:
+            raise _over(version, run, newest)
 
     def _bring(self, version: selector.Selector | int | str, end: float, rollback: bool) -> int | None:
         if not self._lands_beside:
@@ -342,6 +363,13 @@ class EngineShard:
         """Leaves the job: nobody reads this worker's memory any more. The parameters stay as they are."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._handle.close(deadline=LEAVING)
+
+
+def _over(version: selector.Selector | int | str, run: int, newer: int | None) -> Exception:
+    return _core.VersionUnavailable(
+        f"version {version} of run {run} was ordered, and there is run {newer}: another training run of this "
+        "model has begun"
+    )
 
 
 def _left(end: float) -> float:
