@@ -188,6 +188,14 @@ def test_a_header_has_a_limit_and_is_an_object(tmp_path: Path) -> None:
         catalog.catalog_of(file)
 
 
+def test_a_file_of_layouts_that_is_too_long_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "trainer.json"
+    with file.open("wb") as made:
+        made.truncate(catalog.LAYOUTS_LIMIT + 1)  # sparse
+    with pytest.raises(wc.Misuse, match=rf"^{file}: 536870913 bytes; of a file of layouts at most 536870912 are read$"):
+        catalog.catalog_of(file)
+
+
 def test_a_catalog_has_matrices_and_known_types() -> None:
     class Stacked(nn.Module):
         config = type("Config", (), {"model_type": "olmoe"})()

@@ -14,6 +14,8 @@ from ..names import Stack, map_of
 
 #: Bytes of a safetensors header that are read at most.
 HEADER_LIMIT = 256 << 20
+#: Bytes of a file of layouts that are read at most (`MOST_FILE_BYTES` of `weightcast-fleet`).
+LAYOUTS_LIMIT = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def _module(module: Any) -> Catalog:
 
 
 def _listed(path: Path) -> Catalog:
+    if (size := path.stat().st_size) > LAYOUTS_LIMIT:
+        raise _core.Misuse(f"{path}: {size} bytes; of a file of layouts at most {LAYOUTS_LIMIT} are read")
     # Checked there, and written anew.
     tensors = json.loads(_core.join_layouts([path.read_text()]))["tensors"]
     return {name: Entry(tuple(shape), dtype) for name, dtype, shape in tensors}
