@@ -38,6 +38,7 @@ def report(settings: BenchSettings, course: Course) -> dict[str, Any]:
         "machine": machine(),
         "settings": vars(settings),
         "not_run": course.missing,
+        "failed": course.failed,
         "measures": course.measures,
         "simulated": course.simulated,
         "ratios": ratios(course.measures, BASE),
@@ -58,8 +59,8 @@ def run(settings: BenchSettings) -> None:
         came = report(settings, course)
         Path(settings.json).write_text(json.dumps(came, indent=1) + "\n", encoding="utf-8")
         Path(settings.json).with_suffix(".svg").write_text(draw(came), encoding="utf-8")
-    show(came)
-    print(f"\nall of it in {settings.json}, its picture beside it; each byte was compared after each update")
+        show(came)
+        print(f"\nall of it in {settings.json}, its picture beside it; bytes are compared after each update")
 
 
 def show(came: dict[str, Any]) -> None:
@@ -71,8 +72,9 @@ def show(came: dict[str, Any]) -> None:
         print(f"\nweightcast-pull, simulated\n{aligned(simulated_rows(came['simulated']))}")
     if came["ratios"]:
         print(f"\nin times of {BASE}\n{aligned(ratio_rows(came['ratios']))}")
-    for way, why in came["not_run"].items():
-        print(f"\nnot run: {way}: {why}")
+    for heading in ("not run", "failed"):
+        for way, why in came[heading.replace(" ", "_")].items():
+            print(f"\n{heading}: {way}: {why}")
 
 
 def main(arguments: list[str] | None = None) -> int:

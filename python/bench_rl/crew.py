@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,8 @@ class Crew:
         self.answers: Answers = queue.Queue()
         self.processes: list[Process] = []
         self.versions = self.openings = 0
+        #: By which the processes know the Ray that one of them starts.
+        self.ray_token = secrets.token_hex(32)
         try:
             self._start(disk)
         except BaseException:
@@ -140,6 +143,8 @@ class Crew:
             "PYTHONPATH": os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])]),
             "GLOO_SOCKET_IFNAME": self.where.interface(),
             "OMP_NUM_THREADS": "1",  # the processes share the cores
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": self.ray_token,
         }
         self.processes.append(Process(name, command, environment, self.answers))
         return self.processes[-1]

@@ -219,7 +219,7 @@ def test_a_run_measures_each_way_in_place_staged_and_beside_a_busy_rollout(tmp_p
         assert measure["total_stall_s"] == measure["rollout_stall_s"] + measure["trainer_stall_s"]
     assert {ratio["way"] for ratio in report["ratios"]} == set(ways.split(",")) - {"weightcast-pull"}
     shown = capsys.readouterr().out
-    assert all(way in shown for way in ways.split(",")) and "each byte was compared" in shown
+    assert all(way in shown for way in ways.split(",")) and "bytes are compared" in shown and "failed" not in shown
     drawn = file.with_suffix(".svg").read_text()
     assert drawn == picture.draw(report) and ElementTree.fromstring(drawn) is not None
 
@@ -235,11 +235,14 @@ def test_sharded_trainers_reach_sharded_rollouts_in_every_way(tmp_path):
 
 def test_a_way_that_forgets_a_tensor_fails_the_run(tmp_path, capsys):
     way = "tests.programs.forgetful:Forgetful"
-    options = ["--trainers", "1", "--busy", "0", "--ways", f"broadcast,{way}", "--modes", "in-place"]
+    options = ["--trainers", "1", "--busy", "0", "--ways", f"{way},broadcast", "--modes", "in-place,staged"]
     file = tmp_path / "report.json"
     assert main([*TINY, *options, "--json", str(file)]) == 1
-    assert f"rollout-0 does not hold version 3: {FORGOTTEN}\n" in capsys.readouterr().err
-    assert [m["way"] for m in json.loads(file.read_text())["measures"]] == ["broadcast"]
+    shown, report = capsys.readouterr(), json.loads(file.read_text())
+    why = f"rollout-0 does not hold version 1: {FORGOTTEN}"
+    assert shown.err.endswith(f"failed: {way}: {why}\n") and f"\nfailed: {way}: {why}\n" in shown.out
+    assert report["failed"] == {way: why}, "tried once"
+    assert [(m["way"], m["mode"]) for m in report["measures"]] == [("broadcast", "in-place"), ("broadcast", "staged")]
 
 
 def test_a_picture_of_several_numbers_of_trainers_has_curves():
