@@ -79,6 +79,29 @@ fn whoever_waits_for_one_on_its_host_enters_if_that_one_is_lost() {
     assert_eq!(committed(&cluster.outcome(rollouts[1][0]).unwrap()), Some(1));
 }
 
+/// A reader that may not enter its host does not wait for places on other hosts.
+#[test]
+fn whoever_reads_from_one_that_died_enters_at_once_although_relays_elsewhere_are_taken() {
+    let config = ServerConfig { lease: Span::from_secs(3600), ..Default::default() };
+    let (mut cluster, _, rollouts) = rollouts(&["a", "a", "b", "c"], config);
+    let other = on(&mut cluster, "u", Role::Trainer, "u");
+    cluster.auto_read = true;
+    cluster.publish(&other, 1, 11);
+    cluster.auto_read = false;
+    begin(&mut cluster, &rollouts);
+    let edge = |reader: &str, source: &str| (reader.to_owned(), source.to_owned());
+    let others = [edge("b2", "u"), edge("c3", "b2")];
+    assert_eq!(cluster.edges()[..2], [edge("a0", "trainer"), edge("a1", "a0")]);
+    assert_eq!(cluster.edges()[2..], others);
+    // Its lease runs on, so it counts as a replica that gets the version.
+    cluster.kill(rollouts[0][0]);
+    for _ in 0..3 {
+        assert!(cluster.edges().contains(&edge("a1", "a0")), "{:?}", cluster.edges());
+        cluster.fail_read(rollouts[1][0]);
+    }
+    assert!(cluster.edges().contains(&edge("a1", "c3")), "{:?}", cluster.edges());
+}
+
 #[test]
 fn a_copy_on_the_own_host_is_taken_although_another_is_as_good() {
     let (mut cluster, trainer, rollouts) = rollouts(&["b", "z", "z"], ServerConfig::default());

@@ -1,7 +1,7 @@
 //! Replicas that are read while they are being filled, datacentres, and what readers may say.
 
 use crate::cluster::*;
-use weightcast_protocol::message::{Answer, Call, ClientMessage, ReadFailure, Role};
+use weightcast_protocol::message::{Answer, Call, ClientMessage, Role};
 use weightcast_protocol::server::{ReplicaState, ServerConfig};
 use weightcast_protocol::{CallError, ContentDigest, Generation, Selector, Span};
 
@@ -202,11 +202,7 @@ fn who_fails_nearby_is_tried_again_and_then_left_for_one_far_away() {
     cluster.call(y[0], replicate(Selector::Latest));
     for _ in 0..3 {
         assert_eq!(cluster.edges(), [edge("y", "x")]);
-        let ReadOrder { seq, attempt, .. } = cluster.clients[y[0]].host.reading.take().unwrap();
-        let failure = ReadFailure::Source { shard: 0, reason: "no answer".into() };
-        let now = cluster.now;
-        cluster.clients[y[0]].session.handle_read(now, seq, attempt, Err(failure));
-        cluster.run();
+        cluster.fail_read(y[0]);
     }
     assert_eq!(cluster.edges(), [edge("y", "trainer")]);
 }

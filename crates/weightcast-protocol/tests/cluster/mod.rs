@@ -632,6 +632,15 @@ impl Cluster {
         client.session.handle_read(self.now, seq, attempt, result);
     }
 
+    /// The read that runs ends, since its source does not answer.
+    pub fn fail_read(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        let order = client.host.reading.take().expect("it was told to read");
+        let failure = ReadFailure::Source { shard: 0, reason: "no answer".into() };
+        client.session.handle_read(self.now, order.seq, order.attempt, Err(failure));
+        self.run();
+    }
+
     /// The copying into place that runs ends; call `run` after it.
     pub fn finish_install(&mut self, index: usize) {
         let client = &mut self.clients[index];

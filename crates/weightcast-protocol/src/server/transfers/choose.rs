@@ -59,6 +59,9 @@ impl<'a> TransferCtx<'a> {
     pub(in crate::server) fn choose_source(self, version: Version) -> Choice {
         let may_enter = self.may_enter(version);
         let may_cross = LazyCell::new(|| self.may_cross(version));
+        let may_read = |source: &Group| {
+            (may_enter || self.is_beside(source)) && (self.is_near(source) || *may_cross)
+        };
         let (mut busy, mut barred) = (false, !may_enter);
         let offer = |source: &'a Group| {
             if !self.is_near(source) && !*may_cross {
@@ -85,7 +88,7 @@ impl<'a> TransferCtx<'a> {
             // A source that failed is tried again only if no other one is merely busy. Remote sources are not waited
             // for: they become eligible only after every local source has failed.
             Some((failures, rank))
-                if failures == 0 || !(busy || self.is_filling_taken(version)) =>
+                if failures == 0 || !(busy || self.is_filling_taken(version, may_read)) =>
             {
                 Choice::Granted(rank.source)
             }
@@ -109,11 +112,10 @@ impl<'a> TransferCtx<'a> {
         self.failures(source) < ATTEMPTS_PER_SOURCE
     }
 
-    /// Whether a replica that is being filled would be a source, if it did not have its reader
-    /// already.
-    fn is_filling_taken(self, version: Version) -> bool {
+    /// Whether a replica that is being filled, and from which the reader may read, has its reader already.
+    fn is_filling_taken(self, version: Version, may_read: impl Fn(&Group) -> bool) -> bool {
         let full = move |source: &Group| self.fits(source) && !self.has_place(source);
-        self.in_flight(version, full).next().is_some()
+        self.in_flight(version, full).any(may_read)
     }
 
     /// Whether the reader may read from another datacentre: no group of its own datacentre has the

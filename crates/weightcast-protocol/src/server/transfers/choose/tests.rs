@@ -129,12 +129,12 @@ impl DrawnScene {
                 continue;
             }
             let depth = self.chain(place).len();
-            if relays && !self.has_place(place) {
-                taken = true;
-            } else if (!self.may_cross() && !self.near(place, OTHERS))
+            if (!self.may_cross() && !self.near(place, OTHERS))
                 || (!self.may_enter() && !self.beside(place, OTHERS))
             {
                 barred = true;
+            } else if relays && !self.has_place(place) {
+                taken = true;
             } else if !self.has_place(place) || depth + 1 + self.height(OTHERS) > self.depth {
                 busy = true;
             } else {
