@@ -25,7 +25,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-vllm-early test-sglang test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-vllm-early test-sglang test-sglang-live test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -67,6 +67,9 @@ families: $(VENV_VLLM)/tools $(VENV)/weightcast ## Hold the layout of every vLLM
 
 test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter on real SGLang model classes
 	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang
+
+test-sglang-live: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Torment SGLang engines in each state of an update, half an hour
+	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang/live -m full
 
 test-trainers: $(VENV_TRAINERS)/tools $(VENV)/weightcast ## Publish from Megatron-core and DeepSpeed on several ranks
 	$(VENV_TRAINERS)/bin/python -m pytest python/tests_trainers

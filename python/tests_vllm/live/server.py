@@ -17,8 +17,7 @@ from vllm.version import __version_tuple__
 
 from weightcast.adapters.vllm import HTTPEngine
 
-#: Seconds in which a server must be up, and a request answered, on a busy machine too.
-SOON = 240.0
+from .held import SOON
 
 HERE = Path(__file__).parent
 
