@@ -11,6 +11,7 @@ from typing import Any
 
 from tests_vllm.live.held import SOON, Stops
 from tests_vllm.processes import Server
+from weightcast.adapters.sglang import SGLangEngine
 
 HERE = Path(__file__).parent
 
@@ -63,6 +64,10 @@ class Engine(Program):
         state = self.state
         assert not state["generates"] or state["holds"] is not None, "it generates by no whole weights"
         return state["holds"] if state["generates"] else None
+
+    def told_to_go_on(self) -> None:
+        """By SGLang's own route, as by hand."""
+        SGLangEngine(self.url).ask("POST", "continue_generation", {"torch_empty_cache": False})
 
 
 class Rig:
