@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 GB = 1e9
-OURS, OURS_TCP = "weightcast", "weightcast-tcp"
+OURS, OURS_SHARED, OURS_TCP = "weightcast", "weightcast-shared", "weightcast-tcp"
 LEVEL = 1.0
 """Times as long as ours below which another way is ahead."""
 Measure = dict[str, Any]
@@ -50,12 +50,13 @@ def times_ours(measure: Measure, measures: Sequence[Measure], ours: str = OURS) 
 
 
 def ahead(measures: Sequence[Measure], tcp_ways: Sequence[str]) -> list[dict[str, Any]]:
-    """Where another way is faster: any than `weightcast`, any over TCP than `weightcast-tcp`."""
+    """Where another way is faster: any than `weightcast` and `weightcast-shared`, any over TCP than
+    `weightcast-tcp`."""
     found = []
     for measure in ran(measures):
-        for ours in (OURS, OURS_TCP) if measure["way"] in tcp_ways else (OURS,):
+        for ours in (OURS, OURS_SHARED, *([OURS_TCP] if measure["way"] in tcp_ways else [])):
             times = times_ours(measure, measures, ours)
-            if measure["way"] not in (OURS, OURS_TCP) and times is not None and times < LEVEL:
+            if measure["way"] not in (OURS, OURS_SHARED, OURS_TCP) and times is not None and times < LEVEL:
                 case, readers = setting(measure)
                 found.append(
                     {"way": measure["way"], "ours": ours, "case": case, "readers": readers, "times": times}
@@ -65,6 +66,7 @@ def ahead(measures: Sequence[Measure], tcp_ways: Sequence[str]) -> list[dict[str
 
 PROMISES = (
     ("ray", OURS, 0.8),
+    ("ray", OURS_SHARED, 0.8),
     ("sockets", OURS, 1.0),
     ("sockets", OURS_TCP, 1.0),
 )

@@ -81,7 +81,7 @@ def behind(measures: Sequence[dict[str, Any]]) -> str:
     told = [[*row, why] for row, why in zip(table, whys, strict=True)]
     return (
         "## Where weightcast is behind\n\n"
-        "`weightcast` beside all ways; `weightcast-tcp` beside those over TCP.\n\n"
+        "`weightcast` and `weightcast-shared` beside all ways; `weightcast-tcp` beside those over TCP.\n\n"
         f"{markdown(told)}\n"
     )
 

@@ -58,7 +58,7 @@ def test_measures_of_another_case_or_number_of_readers_are_not_compared():
 
 
 def test_whoever_is_faster_is_told_and_ways_over_tcp_are_held_beside_ours_over_tcp():
-    ours = [measure("weightcast", 1.0), measure("weightcast-tcp", 2.0)]
+    ours = [measure("weightcast", 1.0), measure("weightcast-tcp", 2.0), measure("weightcast-shared", 0.4)]
     others = [measure("ray", 0.5), measure("sockets", 1.5), measure("gloo", 3.0), measure("nixl", 1.5)]
     found = figures.ahead([*ours, *others], ["sockets", "gloo"])
     assert [(each["way"], each["ours"], each["times"]) for each in found] == [
@@ -177,10 +177,12 @@ def test_each_way_has_a_class_and_those_of_others_are_named():
 
 
 def test_a_run_measures_sockets_and_weightcast(tmp_path):
-    came, report = run(tmp_path, "--only", "sockets", "--only", "weightcast", "--readers", "1,2", "--repeats", "2")
+    ways = ("sockets", "weightcast", "weightcast-shared")
+    only = [each for way in ways for each in ("--only", way)]
+    came, report = run(tmp_path, *only, "--readers", "1,2", "--repeats", "2")
     assert came.returncode == 0, came.stderr
     seen = [(m["way"], m["readers"], len(m["transfers"])) for m in report["measures"]]
-    assert seen == [("sockets", 1, 2), ("sockets", 2, 2), ("weightcast", 1, 2), ("weightcast", 2, 2)]
+    assert sorted(seen) == [(way, readers, 2) for way in ways for readers in (1, 2)]
     for each in report["measures"]:
         assert all(t["seconds"] > 0 and t["sender_s"] > 0 and t["cpu_s"] > 0 for t in each["transfers"])
         assert each["set_up_s"] > 0 and each["first_s"] > 0 and each["extra_mib"] > 0

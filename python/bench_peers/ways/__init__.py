@@ -49,7 +49,12 @@ WAYS = {
         False,
         "`publish`, `update`; everything as it is by default, digests too, but for a lease of 30 s",
     ),
-    "weightcast-tcp": Entry("weightcast:Tcp", True, 'the same with `way="tcp"`'),
+    "weightcast-shared": Entry(
+        "weightcast:Shared",
+        False,
+        "the same, and the sender's tensors were moved to shared memory by `weightcast.torch.share_` before",
+    ),
+    "weightcast-tcp": Entry("weightcast:Tcp", True, 'as `weightcast`, with `way="tcp"`'),
     "sockets": Entry(
         "sockets:Tcp",
         True,

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 import weightcast as wc
+from weightcast.torch import share_
 
 from .way import Place, Way
 
@@ -70,6 +71,21 @@ class Direct(Way):
         self._handle.close(deadline=self.place.timeout)
         if self.server:
             self.server.close()
+
+
+class Shared(Direct):
+    """The same, where the sender has moved its tensors to memory that the host shares."""
+
+    def __init__(self, place: Place, tensors: dict[str, Tensor]) -> None:
+        if place.sends:
+            names = list(tensors)
+            # Whatever else refers to their memory keeps tensors where they are.
+            held = nn.ParameterList(
+                [nn.Parameter(tensors.pop(name), requires_grad=False) for name in names]
+            )
+            share_(held)
+            tensors.update(zip(names, (own.data for own in held), strict=True))
+        super().__init__(place, tensors)
 
 
 class Tcp(Direct):
