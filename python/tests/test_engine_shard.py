@@ -181,6 +181,25 @@ def test_workers_whose_calls_differed_join_again(job: Job) -> None:
         list(both.map(EngineShard.close, shards))
 
 
+def test_a_worker_that_has_fetched_alone_joins_again_with_its_peer(job: Job) -> None:
+    """What it asks first is not taken for the call with which the next update begins."""
+    engines = [Engine(), Engine()]
+    given = Settings(server=job.server, deadline=5.0, catalog=CATALOG)
+    replica = [wc.Replica("of-two", rank, 2) for rank in range(2)]
+    with ThreadPoolExecutor(2) as both:
+        made = both.map(lambda rank: EngineShard(given, replica[rank], engines[rank].read), range(2))
+        shards = list(made)
+        job.publish(1)
+        run = job.trainer.epoch
+        for at in range(2):
+            shards[at].fetch(1, wait=False, run=run)  # its peer has failed
+            list(both.map(EngineShard.begin, shards))
+            list(both.map(lambda shard: shard.fetch(1, run=run), shards))
+            assert list(both.map(EngineShard.install, shards)) == [1, 1]
+        assert all(engine.holds(1) for engine in engines)
+        list(both.map(EngineShard.close, shards))
+
+
 def test_a_fetch_takes_over_from_one_that_still_waits(job: Job) -> None:
     engine = Engine()
     shard = job.shard(engine, catalog=CATALOG)

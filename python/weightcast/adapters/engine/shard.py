@@ -260,7 +260,9 @@ class EngineShard:
     def _check_not_over(self, version: selector.Selector | int | str, run: int, end: float) -> None:
         """Raises if there are versions of a later run: nobody publishes in this one any more, so that a wait
         would last until the deadline, or end with a version of the later run that has the same number."""
-        listing = self._handle._core.list(_left(end))
+        # Not `list`: if another worker of the engine does not fetch, this call must not be taken for the
+        # `list` with which the next update begins (`begin`). Any listing is newer than (0, 0).
+        listing = self._handle._core.wait_changed((0, 0), _left(end))
         newest = max((epoch for (_, epoch), _ in listing.versions), default=run)
         if newest > run:
             raise _over(version, run, newest)
