@@ -68,7 +68,7 @@ families: $(VENV_VLLM)/tools $(VENV)/weightcast ## Hold the layout of every vLLM
 test-sglang: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Test the SGLang adapter on real SGLang model classes
 	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang
 
-test-sglang-live: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Torment SGLang engines in each state of an update, half an hour
+test-sglang-live: $(VENV_SGLANG)/tools $(VENV)/weightcast ## Torment SGLang engines in each state of an update, ten minutes
 	$(VENV_SGLANG)/bin/python -m pytest python/tests_sglang/live -m full
 
 test-trainers: $(VENV_TRAINERS)/tools $(VENV)/weightcast ## Publish from Megatron-core and DeepSpeed on several ranks
