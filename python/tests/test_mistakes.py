@@ -62,9 +62,9 @@ def test_two_trainers_that_each_start_a_run(group):
     first.unpublish(deadline=SOON)
     with pytest.raises(wc.Misuse) as told:
         first.publish(1, deadline=SOON)
-    assert says(told.value, "first", "run 1", "run 2", 'epoch="new"')
+    assert says(told.value, "first", f"run {first.epoch}", f"run {second.epoch}", 'epoch="new"')
     rollout = group("rollout", [whole(0.0)])[0]
-    assert rollout.update("latest", deadline=SOON).epoch == 2
+    assert rollout.update("latest", deadline=SOON).epoch == second.epoch
 
 
 def test_an_update_before_the_first_version(group):

@@ -32,7 +32,7 @@ def test_an_update_returns_at_once_and_a_later_one_reads_the_seed(server):
 
         updated = rollout.update("latest", deadline=SOON)
         assert (updated.changed, updated.version) == (False, 1)
-        seed = "rollout~seed-0.2"
+        seed = f"rollout~seed-{trainer.epoch}.2"
         rollout.wait(lambda versions: seed in versions.get(2, set()), deadline=SOON)
         updated = rollout.update("latest", deadline=SOON)
         assert updated.changed and updated.source == seed

@@ -100,7 +100,7 @@ def test_a_missing_seal(cluster):
     single[0].start("replicate", version=1, deadline=HANGS)
     # The stopped rank has called, so the version is listed; it digests nothing, and serves nothing.
     why(cluster, "single", "to read version 1", "the source is trainer")
-    told = why(cluster, "trainer", "holds 1 (epoch 0)", "the digests of shard 1 are missing")
+    told = why(cluster, "trainer", "holds 1 (epoch ", "the digests of shard 1 are missing")
     assert not told.waits
     said = single[0].outcome("replicate")
     assert said["error"] == "Timeout" and "trainer" in said["message"], said

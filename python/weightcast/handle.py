@@ -444,7 +444,8 @@ class Handle:
 
     @property
     def epoch(self) -> int | None:
-        """The training run that it belongs to."""
+        """The training run that it belongs to: a number that no other run of the model has, also where the
+        server was lost and the next one knew nothing. Of two runs of one server the later one is higher."""
         held = self._core.version
         return None if held is None else held[1]
 

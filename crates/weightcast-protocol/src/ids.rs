@@ -67,10 +67,30 @@ impl Term {
     }
 }
 number!(
-    /// One training run of a model. A trainer that starts a new run gets the next one, so that
-    /// versions never repeat.
+    /// One training run of a model. A trainer that starts a new run gets a later one, so that
+    /// versions never repeat, also where a lost server has taken its knowledge with it: see
+    /// [`Epoch::first`]. Zero: no run has begun.
     Epoch
 );
+
+impl Epoch {
+    /// How many bits tell runs of servers apart that know nothing of each other.
+    const DRAWN: u32 = 32;
+
+    /// The first run that a life of a server counts in a term. Later than all runs of earlier terms
+    /// of its line; and other than those of a server that knows of no earlier term either, whose
+    /// life is another random number.
+    pub fn first(term: Term, life: u64) -> Self {
+        let step = term.step().min(u64::MAX >> Self::DRAWN);
+        Self(step << Self::DRAWN | life & u64::MAX >> Self::DRAWN)
+    }
+
+    /// The step of the term in which the run began.
+    pub fn step(self) -> u64 {
+        self.0 >> Self::DRAWN
+    }
+}
+
 number!(
     /// Count of a shard's changes of memory: grows each time its buffers become mutable or get a
     /// new version (S3).

@@ -61,6 +61,8 @@ pub enum Safeguard {
     EmptyReplicasWaitedFor,
     /// A version's content is the content that was sealed first (S7).
     OneContent,
+    /// Runs of a server that knows of none have numbers of their own (S7).
+    RunsApart,
     /// A replica is listed once all its shards have published (S8).
     WholePublish,
     /// A replica is unlisted as soon as one shard calls `unpublish` (S8).

@@ -62,7 +62,7 @@ pub struct TermProof {
     /// The term.
     pub term: Term,
     /// The first term of the line: of the terms that took over from one another up to this one.
-    /// Servers of different lines know nothing of each other, and both count epochs from the start.
+    /// Servers of different lines know nothing of each other, and their epochs are in no order.
     pub origin: Term,
     /// Keyed hash over both.
     pub mac: Mac,

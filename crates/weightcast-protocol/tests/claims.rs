@@ -316,9 +316,9 @@ fn of_two_offloads_that_are_made_one_goes_once_one_has_shown_the_bytes() {
     }
     assert_eq!(cluster.counters().retention_lost, 2, "neither was good enough in time");
     cluster.finish_seals(&copies);
-    assert_eq!(cluster.holders(1), ["second~offload-0.1", "trainer~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["second~offload-4294967296.1", "trainer~offload-4294967296.1"]);
     copies.iter().for_each(|client| cluster.finish_proofs(*client));
     cluster.run();
-    assert_eq!(cluster.holders(1), ["second~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["second~offload-4294967296.1"]);
     assert_eq!(cluster.counters().offloads_released, 1);
 }

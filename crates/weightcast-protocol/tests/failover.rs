@@ -7,8 +7,8 @@ use weightcast_protocol::message::{
 use weightcast_protocol::server::{ReplicaState, Server, ServerConfig, ServerOutput};
 use weightcast_protocol::session::{Output, Session, SessionConfig, SessionState};
 use weightcast_protocol::{
-    CallError, Condition, ConnectionId, Epoch, Freshness, Oldest, Quorum, Selector, SessionId,
-    Span, Term, Time, Version,
+    CallError, Condition, ConnectionId, Freshness, Oldest, Quorum, Selector, SessionId, Span, Term,
+    Time, Version,
 };
 
 const FAILOVER: Span = Span::from_secs(7);
@@ -345,7 +345,7 @@ fn a_new_run_waits_until_the_old_one_is_known() {
     cluster.advance(Span::from_secs(2));
     assert_eq!(cluster.clients[again].session.state(), SessionState::Opening);
     cluster.advance(Span::from_secs(10));
-    assert_eq!(cluster.clients[again].session.lease().unwrap().epoch, epoch.next());
+    assert!(cluster.clients[again].session.lease().unwrap().epoch > epoch);
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn a_run_that_began_before_the_old_one_was_known_begins_again() {
     assert_eq!(cluster.clients[young].session.state(), SessionState::Opening);
     assert_eq!(cluster.list(&trainer).versions[&Version { epoch, number: 7 }].len(), 1);
     cluster.advance(Span::from_secs(12));
-    assert_eq!(cluster.clients[young].session.lease().unwrap().epoch, epoch.next());
+    assert!(cluster.clients[young].session.lease().unwrap().epoch > epoch);
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn whom_no_server_would_take_in_makes_none_act() {
 #[test]
 fn a_new_offload_makes_no_server_act() {
     let mut server = Server::new(ServerConfig::default());
-    let version = Version { epoch: Epoch(0), number: 1 };
+    let version = version(0, 1);
     let mut tell = |stream, role| {
         let open = Open { activate: true, ..open("trainer", 0, 1, role) };
         server.handle(Time(0), ConnectionId(stream), ClientMessage::Open(open));

@@ -246,18 +246,18 @@ fn trainers_that_start_a_run_together_share_its_epoch() {
         open.epoch = EpochPolicy::New;
         let client = cluster.start(open);
         cluster.call_all(&[client], register);
-        let epoch = cluster.clients[client].session.lease().unwrap().epoch.0;
+        let epoch = cluster.clients[client].session.lease().unwrap().epoch;
         (client, epoch)
     };
     let (a, b) = (start("a"), start("b"));
-    assert_eq!((a.1, b.1), (1, 1));
+    assert_eq!((a.1, b.1), (RUN, RUN));
     cluster.publish(&[a.0], 1, 11);
     let outcomes = cluster.publish(&[b.0], 1, 11);
     assert!(matches!(outcomes[0], Ok(Answer::Published { .. })));
     let mut open = open("c", 0, 1, Role::Trainer);
     open.epoch = EpochPolicy::New;
     let c = cluster.start(open);
-    assert_eq!(cluster.clients[c].session.lease().unwrap().epoch.0, 2);
+    assert_eq!(cluster.clients[c].session.lease().unwrap().epoch, RUN.next());
 }
 
 /// A raw shard of group `a`, which says what no session says.

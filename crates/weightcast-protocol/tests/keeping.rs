@@ -37,7 +37,7 @@ fn a_version_that_a_rollout_keeps_outlives_its_trainer_s_copy_until_the_rollout_
     assert_eq!(outcomes, [retained(1), retained(1)], "one answer for the group");
     for number in 2..5 {
         goes_on(&mut cluster, &trainer, number);
-        assert_eq!(cluster.holders(1), ["trainer~offload-0.1"], "beside {number}");
+        assert_eq!(cluster.holders(1), ["trainer~offload-4294967296.1"], "beside {number}");
         assert_eq!(cluster.holders(number - 1).is_empty(), number > 2, "the others are not kept");
     }
     assert_eq!(cluster.call_all(&evaluation, |_| let_go(1))[1], Ok(Answer::LetGo));
@@ -63,7 +63,7 @@ fn a_copy_that_its_keeper_holds_is_offloaded_when_the_keeper_goes_on() {
     goes_on(&mut cluster, &trainer, 2);
     assert_eq!(cluster.holders(1), ["evaluation"], "no copy is made while one counts");
     cluster.call_all(&evaluation, |_| update());
-    assert_eq!(cluster.holders(1), ["evaluation~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["evaluation~offload-4294967296.1"]);
     assert_eq!(cluster.content(&evaluation), 200);
 }
 
@@ -159,7 +159,7 @@ fn what_is_kept_comes_over_to_the_next_server_with_its_group() {
             .get(&version(0, number))
             .map(|holders| holders.first().cloned().unwrap_or_default())
     };
-    let offload = Some("trainer~offload-0.1".to_owned());
+    let offload = Some("trainer~offload-4294967296.1".to_owned());
     assert_eq!(held(&mut cluster, 1), offload);
     cluster.call_all(&trainer, |_| Call::Unpublish);
     cluster.publish(&trainer, 4, 400);

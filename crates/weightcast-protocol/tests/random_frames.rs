@@ -4,6 +4,7 @@
 //!
 //! `WEIGHTCAST_RANDOM_ROUNDS` plays more rounds than the tests do.
 
+use crate::cluster::version;
 use crate::pinned::Course;
 use std::collections::BTreeMap;
 
@@ -194,7 +195,7 @@ impl Round {
     fn opening(&mut self, stream: u64) -> Open {
         let rng = &mut self.rng;
         let shown = rng.pick(&self.tickets).filter(|_| rng.chance(50));
-        let version = Version { epoch: Epoch(rng.below(2)), number: rng.below(3) };
+        let version = version(rng.below(2), rng.below(3));
         let role = match rng.below(10) {
             0 => Role::Offload(version),
             1 => Role::Seed(version),
@@ -280,7 +281,7 @@ impl Round {
             }
             78..84 => ClientMessage::Announce(announcement(rng, &talk)),
             84..86 => {
-                let version = Version { epoch: Epoch(rng.below(2)), number: rng.below(3) };
+                let version = version(rng.below(2), rng.below(3));
                 ClientMessage::OffloadFailed { version, generation, reason: String::new() }
             }
             86 => ClientMessage::SeedFailed { ask: rng.number() },
@@ -384,7 +385,7 @@ fn announcement(rng: &mut Rng, talk: &Talk) -> Announcement {
         refused: rng.chance(5),
         withdrawn: rng.chance(5),
     });
-    let kept = |number| Version { epoch: Epoch(0), number };
+    let kept = |number| crate::cluster::version(0, number);
     let answered = if talk.pending { talk.seq.saturating_sub(1) } else { talk.seq };
     Announcement {
         answered: OpSeq(if lies { rng.number() } else { answered }),

@@ -21,7 +21,7 @@ fn the_last_copy_of_a_retained_version_is_offloaded_before_it_goes() {
     cluster.finish_offloads(&trainer);
     assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
     cluster.fill(&trainer, 7);
-    assert_eq!(cluster.holders(1), ["trainer~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["trainer~offload-4294967296.1"]);
     // A1: a rollout that comes later still gets it.
     let rollout = cluster.rollout("rollout", 1);
     let outcome = cluster.call_all(&rollout, |_| replicate(LATEST)).remove(0);
@@ -133,7 +133,7 @@ fn a_copy_on_a_spot_instance_does_not_count() {
     cluster.call_all(&rollout, register);
     cluster.call_all(&rollout, |_| update());
     assert!(cluster.unpublished(&trainer));
-    assert_eq!(cluster.holders(1), ["rollout", "trainer~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["rollout", "trainer~offload-4294967296.1"]);
     // F26: the last copy that counts dies, then the spot one: an error, no hang.
     let copy = cluster.clients.len() - 1;
     cluster.kill(copy);
@@ -332,7 +332,7 @@ fn an_update_offloads_the_old_version_first() {
     assert_eq!(cluster.ended(rollout[0]), 2, "it holds the last copy of version 1");
     cluster.finish_offloads(&rollout);
     assert_eq!(committed(&cluster.outcome(rollout[0]).expect("ended")), Some(2));
-    assert_eq!(cluster.holders(1), ["rollout~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["rollout~offload-4294967296.1"]);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_copy_that_was_let_go_of_can_be_asked_for_again() {
     cluster.auto_read = true;
     let outcome = cluster.call_all(&rollout, |_| update()).remove(0);
     assert_eq!(committed(&outcome), Some(2));
-    assert_eq!(cluster.holders(1), ["rollout~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["rollout~offload-4294967296.1"]);
     assert_eq!((cluster.counters().offloads, cluster.counters().retention_lost), (2, 0));
 }
 
@@ -396,7 +396,7 @@ fn a_close_waits_for_the_offload_too() {
     assert_eq!(cluster.clients[trainer[0]].closed, None);
     cluster.finish_offloads(&trainer);
     assert_eq!(cluster.clients[trainer[0]].closed, Some(None));
-    assert_eq!(cluster.holders(1), ["trainer~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["trainer~offload-4294967296.1"]);
     // The name is free, and the version that is published again joins; the offload goes.
     let again = cluster.retaining("trainer", 2, 1);
     cluster.publish(&again, 1, 5);
@@ -443,13 +443,15 @@ fn nobody_offloads_uninvited() {
     let mut cluster = Cluster::new();
     let trainer = cluster.retaining("trainer", 1, 1);
     cluster.publish(&trainer, 1, 5);
-    for (replica, number) in [("trainer~offload-0.1", 1), ("trainer", 1), ("x~offload-0.9", 9)] {
+    for (replica, number) in
+        [("trainer~offload-4294967296.1", 1), ("trainer", 1), ("x~offload-4294967296.9", 9)]
+    {
         let role = Role::Offload(version(0, number));
         let stranger = cluster.start(open(replica, 0, 1, role));
         let error = cluster.clients[stranger].closed.clone().flatten();
         assert!(matches!(error, Some(CallError::Misuse { .. })), "{replica}: {error:?}");
     }
-    let named = cluster.start(open("trainer~offload-0.1", 0, 1, Role::Trainer));
+    let named = cluster.start(open("trainer~offload-4294967296.1", 0, 1, Role::Trainer));
     assert!(cluster.clients[named].closed.is_some(), "the name is not for users");
 }
 
@@ -485,6 +487,6 @@ fn a_close_gives_an_offload_the_time_that_its_caller_gave() {
     assert_eq!(cluster.clients[trainer[0]].closed, None, "readers are gone, the copy is not made");
     cluster.finish_offloads(&trainer);
     assert_eq!(cluster.clients[trainer[0]].closed, Some(None));
-    assert_eq!(cluster.holders(1), ["trainer~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["trainer~offload-4294967296.1"]);
     assert_eq!(cluster.counters().retention_lost, 0);
 }

@@ -1,6 +1,6 @@
 //! Routing leases, as the server keeps them: beside the register of each model's fleet, and as short-lived.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, RUN};
 use weightcast_protocol::engine_update::{
     FleetQuestion, FleetTransaction, FleetVerdict, RoutingError, RoutingQuestion, RoutingState,
     ServingNotice,
@@ -95,7 +95,7 @@ fn a_publication_puts_no_engine_behind() {
     for number in [1, 2] {
         cluster.publish(&trainer, number, number);
         for engine in ["a", "b"] {
-            let serves = Some(Version { epoch: Epoch(0), number: 1 });
+            let serves = Some(Version { epoch: RUN, number: 1 });
             let (engine, life, worker, workers) = (engine.to_owned(), 1, 0, 1);
             let notice = ServingNotice { engine, life, worker, workers, count: number, serves };
             let told = RoutingQuestion::Serves(notice);

@@ -82,16 +82,16 @@ fn an_update_returns_at_once_and_a_later_one_reads_what_crossed_meanwhile() {
     let before = scene.cluster.counters().crossings;
     scene.publish(2);
     assert_eq!(unchanged(&scene.update(0)), Some(1));
-    assert_eq!(scene.cluster.edges(), [edge("x~seed-0.2", "trainer")]);
+    assert_eq!(scene.cluster.edges(), [edge("x~seed-4294967296.2", "trainer")]);
     assert_eq!(unchanged(&scene.update(1)), Some(1), "one seed for all of the datacentre");
     assert_eq!(unchanged(&scene.update(0)), Some(1));
     scene.finish_seed();
-    assert_eq!(scene.cluster.state("x~seed-0.2"), ReplicaState::Sealed);
+    assert_eq!(scene.cluster.state("x~seed-4294967296.2"), ReplicaState::Sealed);
     scene.cluster.auto_read = true;
     let outcome = scene.update(1);
     assert_eq!(committed(&outcome), Some(2));
     let Ok(Answer::Committed { source, .. }) = outcome else { unreachable!() };
-    assert_eq!(source, "x~seed-0.2");
+    assert_eq!(source, "x~seed-4294967296.2");
     assert!(!scene.cluster.seed_shards().is_empty(), "x lacks it");
     assert_eq!(committed(&scene.update(0)), Some(2));
     assert_eq!(scene.cluster.content(&scene.rollouts[0]), 22);
@@ -138,7 +138,7 @@ fn another_group_is_asked_when_a_seed_dies() {
     assert_eq!(unchanged(&scene.update(1)), Some(1), "it may yet come");
     scene.cluster.advance(Span::from_secs(10));
     assert_eq!(unchanged(&scene.update(1)), Some(1));
-    assert_eq!(scene.cluster.edges(), [edge("y~seed-0.2", "trainer")]);
+    assert_eq!(scene.cluster.edges(), [edge("y~seed-4294967296.2", "trainer")]);
     scene.finish_seed();
     scene.cluster.auto_read = true;
     assert_eq!(committed(&scene.update(1)), Some(2));
@@ -152,12 +152,12 @@ fn a_seed_that_takes_too_long_is_given_up() {
     assert_eq!(unchanged(&scene.update(0)), Some(1));
     scene.cluster.advance(Span::from_secs(2));
     assert_eq!(unchanged(&scene.update(1)), Some(1));
-    assert_eq!(scene.cluster.edges(), [edge("x~seed-0.2", "trainer")]);
+    assert_eq!(scene.cluster.edges(), [edge("x~seed-4294967296.2", "trainer")]);
     scene.cluster.advance(Span::from_secs(2));
     assert_eq!(unchanged(&scene.update(1)), Some(1));
     assert_eq!(scene.cluster.edges(), []);
     assert_eq!(unchanged(&scene.update(1)), Some(1));
-    assert_eq!(scene.cluster.edges(), [edge("y~seed-0.2", "trainer")]);
+    assert_eq!(scene.cluster.edges(), [edge("y~seed-4294967296.2", "trainer")]);
     // x was asked in vain: it does not wait for ever.
     scene.finish_seed();
     scene.publish(3);
@@ -203,7 +203,7 @@ fn who_holds_nothing_waits_for_the_seed_and_reads_it_as_it_comes() {
     let wide = place(&mut scene.cluster, "wide", 2, "eu", true);
     scene.cluster.begin_all(&late, |_| update());
     scene.cluster.begin_all(&wide, |_| update());
-    let expected = [edge("late", "x~seed-0.2"), edge("x~seed-0.2", "trainer")];
+    let expected = [edge("late", "x~seed-4294967296.2"), edge("x~seed-4294967296.2", "trainer")];
     let mut edges = scene.cluster.edges();
     edges.sort();
     assert_eq!(edges, expected);
@@ -233,7 +233,7 @@ fn a_seed_goes_with_the_group_that_was_asked() {
     assert!(scene.cluster.seed_shards().is_empty());
     assert_eq!(scene.cluster.edges(), []);
     assert_eq!(unchanged(&scene.update(1)), Some(1));
-    assert_eq!(scene.cluster.edges(), [edge("y~seed-0.2", "trainer")]);
+    assert_eq!(scene.cluster.edges(), [edge("y~seed-4294967296.2", "trainer")]);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_seed_is_no_copy_that_retention_relies_on() {
     assert_eq!(committed(&scene.update(0)), Some(1));
     scene.publish(2);
     assert_eq!(unchanged(&scene.update(0)), Some(1));
-    assert_eq!(scene.cluster.state("x~seed-0.2"), ReplicaState::Sealed);
+    assert_eq!(scene.cluster.state("x~seed-4294967296.2"), ReplicaState::Sealed);
     let offloads = scene.cluster.counters().offloads;
     scene.publish(3);
     assert_eq!(scene.cluster.counters().offloads, offloads + 1, "of version 2");
@@ -259,7 +259,7 @@ fn a_seed_is_no_copy_that_retention_relies_on() {
 fn a_seed_that_nobody_asked_for_is_refused() {
     let mut scene = Scene::new(ServerConfig::default(), &[("x", 1)]);
     let role = Role::Seed(version(0, 2));
-    let stray = scene.cluster.start(open("x~seed-0.2", 0, 1, role));
+    let stray = scene.cluster.start(open("x~seed-4294967296.2", 0, 1, role));
     let closed = scene.cluster.clients[stray].closed.clone();
     assert!(matches!(closed, Some(Some(CallError::Misuse { .. }))), "{closed:?}");
 }
@@ -312,7 +312,7 @@ fn a_seed_comes_over_to_another_server_and_nobody_else_is_asked() {
     let snapshot = scene.cluster.backups[0].snapshot(scene.cluster.now);
     let edges = &snapshot.models["policy"].edges;
     let edges: Vec<_> = edges.iter().map(|e| (e.reader.clone(), e.source.clone())).collect();
-    assert_eq!(edges, [edge("x~seed-0.2", "trainer")]);
+    assert_eq!(edges, [edge("x~seed-4294967296.2", "trainer")]);
     assert_eq!(unchanged(&scene.update(1)), Some(1));
     scene.finish_seed();
     scene.cluster.auto_read = true;

@@ -177,7 +177,7 @@ fn a_number_below_the_newest_is_refused_with_what_to_do() {
         cluster.call_all(&trainer, |_| Call::Unpublish);
     }
     let detail = refused(&cluster.publish(&trainer, 3, 33));
-    for part in ["3 (epoch 0)", "6 (epoch 0)", "above 6", "epoch=\"new\""] {
+    for part in ["3 (epoch 4294967296)", "6 (epoch 4294967296)", "above 6", "epoch=\"new\""] {
         assert!(detail.contains(part), "{part} in {detail}");
     }
     // Others may be late with what was published before, and the trainer goes on as it should have.
@@ -205,12 +205,12 @@ fn a_trainer_whose_run_was_superseded_is_told_once_rollouts_have_gone() {
     let second = starts_run(&mut cluster, "second");
     cluster.call_all(&first, |_| Call::Unpublish);
     // Until the second has published, the first is the one that rollouts follow.
-    assert_eq!(cluster.publish(&first, 2, 22), [Ok(Answer::Published { version: version(1, 2) })]);
-    assert_eq!(cluster.publish(&second, 1, 91), [Ok(Answer::Published { version: version(2, 1) })]);
+    assert_eq!(cluster.publish(&first, 2, 22), [Ok(Answer::Published { version: version(0, 2) })]);
+    assert_eq!(cluster.publish(&second, 1, 91), [Ok(Answer::Published { version: version(1, 1) })]);
     cluster.call_all(&first, |_| Call::Unpublish);
     for (trainer, name) in [(&first, "first"), (&twin, "twin")] {
         let detail = refused(&cluster.publish(trainer, 3, 33));
-        for part in [name, "run 1", "run 2", "epoch=\"new\""] {
+        for part in [name, "run 4294967296", "run 4294967297", "epoch=\"new\""] {
             assert!(detail.contains(part), "{part} in {detail}");
         }
     }

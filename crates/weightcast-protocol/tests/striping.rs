@@ -451,7 +451,7 @@ fn a_copy_that_is_shown_again_and_given_up_at_once_keeps_its_offload() {
     cluster.begin_all(&other, |_| replicate(Selector::Exact(1)));
     cluster.begin_all(&owner, |_| update());
     assert_eq!(sources(&cluster, "owner"), set(&["trainer"]));
-    assert_eq!(cluster.holders(1), ["owner~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["owner~offload-4294967296.1"]);
     // Two more sources of version 2, of which one reader draws.
     for name in ["a", "b"] {
         let group = cluster.trainer(name, 1);
@@ -465,7 +465,7 @@ fn a_copy_that_is_shown_again_and_given_up_at_once_keeps_its_offload() {
     cluster.advance(Span::from_secs(20));
     assert_eq!(sources(&cluster, "owner"), set(&["b"]));
     assert_eq!(cluster.counters().offloads_released, 0);
-    assert_eq!(cluster.holders(1), ["owner~offload-0.1"]);
+    assert_eq!(cluster.holders(1), ["owner~offload-4294967296.1"]);
     cluster.finish_reads(&other);
     cluster.finish_reads(&owner);
     assert_eq!(committed(&cluster.outcome(owner[0]).expect("ended")), Some(2));

@@ -48,14 +48,15 @@ fn a_rollout_that_comes_late_reads_the_offload_and_frees_it() {
     let options = Options { retain: 1, ..Options::new(Role::Trainer) };
     let (trainer, memory) = open(&server, "trainer", options);
     memory.write_at(0, &content(1)).unwrap();
-    trainer.publish(1, SOON).unwrap();
+    let version = trainer.publish(1, SOON).unwrap();
     trainer.unpublish(SOON).unwrap();
     memory.write_at(0, &content(2)).unwrap();
-    assert_eq!(status(&server).models[0].versions[0].replicas, ["trainer~offload-0.1"]);
+    let aside = format!("trainer~offload-{}.1", version.epoch);
+    assert_eq!(status(&server).models[0].versions[0].replicas, [aside.as_str()]);
 
     let (rollout, copy) = open(&server, "rollout", Options::new(Role::Rollout));
     let updated = rollout.replicate(Selector::Latest, SOON).unwrap();
-    assert_eq!(updated.source.as_deref(), Some("trainer~offload-0.1"));
+    assert_eq!(updated.source, Some(aside));
     assert!(copy.to_vec() == content(1));
 
     let begun = Instant::now();

@@ -152,7 +152,7 @@ fn announce_newest(
     scene.begin()?;
     let control = scene.control()?;
     let (forger, _real) = Forger::new(scene, &control)?;
-    let version = Some(Version { epoch: 0, number: 1 << 40 });
+    let version = Some(Version { epoch: 1 << 40, number: 1 });
     let catalog = crate::attacker::forge::catalog(
         crate::scene::victims::TENSOR,
         crate::scene::MODEL_BYTES as u64,

@@ -56,6 +56,13 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: failing_over,
     },
     Mutant {
+        name: "runs_restart",
+        what: "a server that knows of no run counts runs from the start",
+        found_by: &["S7"],
+        off: &[Safeguard::RunsApart],
+        scenario: forgotten,
+    },
+    Mutant {
         name: "seal_said_once",
         what: "digests that came while a session had no server are never told to one",
         found_by: &["L7"],
@@ -99,4 +106,10 @@ fn sealing(options: WorldOptions) -> WorldOptions {
     let faults = FaultCounts::none().with(FaultKind::SealCrash, 30).with(FaultKind::Break, 80);
     let digest_time = Span::from_millis(4_000);
     WorldOptions { servers: 2, reconnect: Span::from_secs(30), digest_time, faults, ..options }
+}
+
+/// The only server dies, and now and then everybody who could tell the next one what there was.
+fn forgotten(options: WorldOptions) -> WorldOptions {
+    let faults = FaultCounts::none().with(FaultKind::Crash, 60).with(FaultKind::ServerCrash, 12);
+    WorldOptions { trainers: 1, rollouts: 1, servers: 1, faults, ..options }
 }

@@ -24,8 +24,8 @@ use weightcast_protocol::server::{
 pub use weightcast_protocol::session::ReadOrder;
 use weightcast_protocol::session::{Output, Session, SessionConfig};
 use weightcast_protocol::{
-    CallError, Condition, ConnectionId, ContentDigest, ExportId, Generation, OpSeq, PROTOCOL,
-    Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
+    CallError, Condition, ConnectionId, ContentDigest, Epoch, ExportId, Generation, OpSeq,
+    PROTOCOL, Revision, Selector, SessionId, ShardSums, Span, Sum, Time, Version,
 };
 use weightcast_testkit::VirtualHost;
 
@@ -699,8 +699,12 @@ pub fn wait(after: Revision) -> Call {
     Call::Wait { until: Condition::Changed { after } }
 }
 
-pub fn version(epoch: u64, number: u64) -> Version {
-    Version { epoch: weightcast_protocol::Epoch(epoch), number }
+/// The first run that the first server of a cluster counts.
+pub const RUN: Epoch = Epoch(1 << 32);
+
+/// A version of the run that began as many runs after [`RUN`].
+pub fn version(later: u64, number: u64) -> Version {
+    Version { epoch: Epoch(RUN.0 + later), number }
 }
 
 /// The version of a `Committed` answer.

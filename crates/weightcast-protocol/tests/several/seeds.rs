@@ -81,13 +81,13 @@ fn no_seed_is_asked_for_while_another_one_serves_its_last_reader() {
     cluster.finish_reads(&seed);
     assert_eq!(cluster.counters().seeds, 1);
     cluster.begin_all(&rollouts[1], |_| update());
-    assert_eq!(cluster.edges(), [edge("y", "x~seed-0.2")]);
+    assert_eq!(cluster.edges(), [edge("y", "x~seed-4294967296.2")]);
     goes_on(&mut cluster, &trainer, 3);
     // Whoever was asked for it goes, and so does the seed, which still has a reader.
     cluster.clients[rollouts[0][0]].session.close(cluster.now, DEADLINE);
     cluster.run();
     assert_eq!(cluster.counters().seeds_released, 1);
-    assert_eq!(cluster.edges(), [edge("y", "x~seed-0.2")]);
+    assert_eq!(cluster.edges(), [edge("y", "x~seed-4294967296.2")]);
     assert!(unchanged(&mut cluster, &rollouts[2]));
     assert!(unchanged(&mut cluster, &rollouts[2]));
     assert_eq!(cluster.counters().seeds_asked, 1);
@@ -132,7 +132,8 @@ fn one_datacentre_s_seed_is_no_other_s() {
     goes_on(&mut cluster, &trainer, 2);
     assert!(unchanged(&mut cluster, &rollouts[0]) && unchanged(&mut cluster, &rollouts[1]));
     assert_eq!(cluster.counters().seeds_asked, 2);
-    let mut expected = vec![edge("x~seed-0.2", "trainer"), edge("q~seed-0.2", "trainer")];
+    let mut expected =
+        vec![edge("x~seed-4294967296.2", "trainer"), edge("q~seed-4294967296.2", "trainer")];
     let mut edges = cluster.edges();
     expected.sort();
     edges.sort();

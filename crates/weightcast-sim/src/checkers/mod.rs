@@ -244,6 +244,7 @@ fn of_world(options: &WorldOptions) -> CheckerRow {
         Box::new(s4::TaggedProgress),
         Box::new(g1::SameAnswer::default()),
         Box::new(g1::AllCalled::default()),
+        Box::new(s7::RunsApart::default()),
         Box::new(s9::NoLateReads::default()),
         Box::new(g4::AllOrNone::default()),
         Box::new(t1::WithinLease::default()),

@@ -1,13 +1,40 @@
-//! S7: a version has one content: every sealed copy has it, in whatever layout. And a group whose
+//! S7: a version has one content: every sealed copy has it, in whatever layout; and no two runs have
+//! one number, also where a lost server is followed by one that knows of none. And a group whose
 //! publication was refused is told so when it gives the copy up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weightcast_protocol::message::{Answer, ClientMessage, ServerMessage};
 use weightcast_protocol::server::{ReplicaSnapshot, ReplicaState, Snapshot};
-use weightcast_protocol::{Attempt, Generation, Incarnation, OpSeq, ShardSums, Sum, Time, Version};
+use weightcast_protocol::{
+    Attempt, Epoch, Generation, Incarnation, OpSeq, ShardSums, Sum, Term, Time, Version,
+};
 
 use super::{Checker, Fact};
+
+/// Servers of two lines know nothing of each other, so two runs of theirs with one number would be
+/// taken for one.
+#[derive(Default)]
+pub(super) struct RunsApart {
+    /// The line in which each run was counted: its first term.
+    lines: BTreeMap<Epoch, Term>,
+}
+
+impl Checker for RunsApart {
+    fn name(&self) -> &'static str {
+        "S7"
+    }
+
+    fn observe(&mut self, _now: Time, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Said { message: ServerMessage::Opened { ticket, .. }, .. } = fact else {
+            return None;
+        };
+        let (run, here) = (ticket.epoch, ticket.proof.origin);
+        let line = *self.lines.entry(run).or_insert(here);
+        (run > Epoch(0) && line != here)
+            .then(|| format!("run {run} was counted in the lines of terms {line} and {here}"))
+    }
+}
 
 #[derive(Default)]
 pub(super) struct OneContent {

@@ -1,12 +1,12 @@
 //! T6: no claim about a past is believed. Terms grow by steps of servers, epochs by runs that a
-//! server began; every listed version was published; and no group takes another group's place.
+//! server began in its term; every listed version was published; and no group takes another group's place.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use weightcast_protocol::Time;
 use weightcast_protocol::message::{Call, ClientMessage};
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, Snapshot};
+use weightcast_protocol::{Epoch, Time, Version};
 
 use super::{Checker, Fact};
 use crate::parts::pretender::ADDRESS;
@@ -16,7 +16,7 @@ pub(super) struct ProvedPast {
     /// The latest step of a term that a server has reached.
     step: u64,
     /// The newest epoch that a server has reached.
-    epoch: u64,
+    epoch: Epoch,
     /// Version numbers of all `publish` calls.
     published: BTreeSet<u64>,
 }
@@ -47,17 +47,18 @@ impl ProvedPast {
             return Some(format!("a server acts in a term of step {step} after {}", self.step));
         }
         self.step = self.step.max(step);
-        books.models.values().find_map(|model| self.model(model))
+        books.models.values().find_map(|model| self.model(step, model))
     }
 
-    fn model(&mut self, model: &ModelSnapshot) -> Option<String> {
-        let epoch = model.epoch.0;
-        if epoch > self.epoch + 1 {
-            return Some(format!("epoch {epoch} comes after {}", self.epoch));
+    /// `step` is that of the server's term: in each, runs begin anew.
+    fn model(&mut self, step: u64, model: &ModelSnapshot) -> Option<String> {
+        let epoch = model.epoch;
+        if epoch > self.epoch.next() && epoch.step() != step {
+            return Some(format!("epoch {epoch} comes after {} at step {step}", self.epoch));
         }
         self.epoch = self.epoch.max(epoch);
-        let unheard = |version: &&weightcast_protocol::Version| {
-            version.epoch.0 > self.epoch || !self.published.contains(&version.number)
+        let unheard = |version: &&Version| {
+            version.epoch > self.epoch || !self.published.contains(&version.number)
         };
         if let Some(version) = model.versions.keys().find(unheard) {
             return Some(format!("version {version} is listed, and nobody published it"));

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use weightcast_protocol::message::{Answer, Call, ClientMessage, ReadFailure, Role, ServerMessage};
 use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState, Snapshot};
 use weightcast_protocol::{
-    Attempt, CallError, Condition, Freshness, Incarnation, Oldest, OpSeq, Quorum, Revision, Term,
-    Version,
+    Attempt, CallError, Condition, Epoch, Freshness, Incarnation, Oldest, OpSeq, Quorum, Revision,
+    Term, Version,
 };
 
 use crate::checkers::{Fact, Who};
@@ -78,6 +78,12 @@ impl Sights {
         })
     }
 
+    /// Whether versions of earlier runs are listed.
+    fn lists_before(&self, run: Epoch) -> bool {
+        let models = self.books.iter().flat_map(|books| books.models.values());
+        models.flat_map(|model| model.versions.keys()).any(|version| version.epoch < run)
+    }
+
     /// Whether the server has given up the shard's group.
     fn is_gone(&self, who: &Who) -> bool {
         let state = self.replica(who).map(|(_, replica)| replica.state);
@@ -124,7 +130,7 @@ impl Sights {
             ServerMessage::Refused { error: CallError::GroupBroken { .. }, .. } => {
                 points.insert(Point::RefusedAfterEviction);
             }
-            ServerMessage::Opened { ticket, .. } if ticket.epoch.0 > 1 => {
+            ServerMessage::Opened { ticket, .. } if self.lists_before(ticket.epoch) => {
                 points.insert(Point::EpochRaised);
             }
             ServerMessage::Assigned { seq, attempt, .. } => {

@@ -22,6 +22,14 @@ impl MembershipHandler<'_> {
         Revision { term: if goes_on { self.terms.own.term } else { Term::default() }, number: 0 }
     }
 
+    /// The first run that begins in this term.
+    pub(super) fn first_run(&self) -> Epoch {
+        match self.config.safeguards.on(Safeguard::RunsApart) {
+            true => Epoch::first(self.terms.own.term, self.config.life),
+            false => Epoch(1),
+        }
+    }
+
     /// A model for a name that is not in the books. Its run and revision lie above the high water.
     pub(super) fn new_model(&self) -> Model {
         let first = self.first_revision();

@@ -5,9 +5,10 @@ use crate::message::{EpochPolicy, Open, Role, ServerMessage};
 use crate::server::durability::offload::owner_name;
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::group::{Group, Member};
+use crate::server::stores::model::Model;
 use crate::server::stores::sessions::SessionEntry;
 use crate::server::stores::timers::Timer;
-use crate::{CallError, ConnectionId, Incarnation, OpSeq, PROTOCOL, Time};
+use crate::{CallError, ConnectionId, Epoch, Incarnation, OpSeq, PROTOCOL, Time};
 
 /// Why a session could not be opened.
 struct OpenFailure {
@@ -125,8 +126,8 @@ impl MembershipHandler<'_> {
             last_seq: OpSeq(0),
             closing: false,
             announced: None,
-            // Versions of another line may have the same numbers as versions here, so that ticket
-            // proves nothing (S7).
+            // Versions of another line are neither older nor newer than versions here, so that
+            // ticket proves nothing.
             proved: open.past().filter(|past| self.is_ours(past)).and_then(|past| past.held),
         };
         let group = self.groups.of_mut(&incarnation);
@@ -203,11 +204,14 @@ impl MembershipHandler<'_> {
             let new = self.new_model();
             self.models.insert(open.model.clone(), new);
         }
+        let first = self.first_run();
+        // A run of another line is none here.
+        let past = open.past().filter(|ticket| self.is_ours(ticket));
         let model = self.models.of_mut(&open.model);
         model.groups += 1;
-        let starts = open.epoch == EpochPolicy::New && !open.rejoins;
-        if open.role == Role::Trainer && starts && model.run_has_begun() {
-            model.epoch = model.epoch.next();
+        if begins_run(open, model) {
+            // Not the next number alone: what is unknown here may have counted on from this run.
+            model.epoch = model.epoch.next().max(first);
             model.retention.versions = 0;
         }
         match open.role {
@@ -223,10 +227,17 @@ impl MembershipHandler<'_> {
             Role::Rollout => {}
         }
         model.replicas.insert(open.replica.clone(), incarnation);
-        let epoch = open.past().map_or(model.epoch, |ticket| ticket.epoch);
+        let epoch = past.map_or(model.epoch, |ticket| ticket.epoch);
         self.groups.insert(incarnation, Group::founded(incarnation, open, epoch));
         Ok(())
     }
+}
+
+/// Whether a run begins with this trainer. One that asks for the current run begins it where none is
+/// known.
+fn begins_run(open: &Open, model: &Model) -> bool {
+    let starts = open.epoch == EpochPolicy::New && model.run_has_begun();
+    open.role == Role::Trainer && !open.rejoins && (starts || model.epoch == Epoch(0))
 }
 
 /// Whether client and server speak the same version of the protocol (F35).

@@ -27,8 +27,8 @@ impl MembershipHandler<'_> {
             Err(CallError::GroupBroken { replica, reason })
         };
         if open.role == Role::Trainer && !self.is_ours(ticket) {
-            // The ticket's line counted its runs by itself, so its runs may have the numbers of
-            // other runs here (S7).
+            // The ticket's line counted its runs by itself, so its runs are neither earlier nor
+            // later than the runs here.
             return refuse("it opened before the run that it is to follow was known here");
         }
         let live = self.models.get(&open.model).and_then(|m| m.replicas.get(&open.replica));
@@ -40,7 +40,7 @@ impl MembershipHandler<'_> {
                 let group = self.groups.of(&incarnation);
                 let fits = group.recovering
                     && (group.num_shards, group.role) == (open.num_shards, open.role)
-                    && group.epoch == ticket.epoch
+                    && (group.epoch == ticket.epoch || !self.is_ours(ticket))
                     && !group.members.contains_key(&open.shard);
                 if fits { Ok(()) } else { refuse("it went on, or ended, without this shard") }
             }

@@ -128,11 +128,10 @@ impl Model {
         self.known.last_key_value().map(|(version, _)| *version)
     }
 
-    /// Whether something was published in the newest run; epoch 0 always counts. Until then
-    /// trainers that start a run start the same one, because the replicas of a data-parallel
-    /// trainer open one after the other.
+    /// Whether something was published in the newest run. Until then trainers that start a run
+    /// start the same one, because the replicas of a data-parallel trainer open one after the other.
     pub(in crate::server) fn run_has_begun(&self) -> bool {
-        self.epoch == Epoch(0) || self.newest_known().is_some_and(|v| v.epoch == self.epoch)
+        self.newest_known().is_some_and(|v| v.epoch == self.epoch)
     }
 
     /// Groups that hold a listed copy of a version, in order of their names.
