@@ -59,10 +59,11 @@ def test_two_trainers_that_each_start_a_run(group):
     first.publish(0, deadline=SOON, seal=True)
     second = group("second", [whole(2.0)], role="trainer", epoch="new")[0]
     second.publish(0, deadline=SOON, seal=True)
+    run = first.epoch
     first.unpublish(deadline=SOON)
     with pytest.raises(wc.Misuse) as told:
         first.publish(1, deadline=SOON)
-    assert says(told.value, "first", f"run {first.epoch}", f"run {second.epoch}", 'epoch="new"')
+    assert says(told.value, "first", f"run {run}", f"run {second.epoch}", 'epoch="new"')
     rollout = group("rollout", [whole(0.0)])[0]
     assert rollout.update("latest", deadline=SOON).epoch == second.epoch
 
