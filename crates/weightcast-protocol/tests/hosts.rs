@@ -99,7 +99,20 @@ fn whoever_reads_from_one_that_died_enters_at_once_although_relays_elsewhere_are
         assert!(cluster.edges().contains(&edge("a1", "a0")), "{:?}", cluster.edges());
         cluster.fail_read(rollouts[1][0]);
     }
-    assert!(cluster.edges().contains(&edge("a1", "c3")), "{:?}", cluster.edges());
+    assert!(cluster.edges().contains(&edge("a1", "trainer")), "{:?}", cluster.edges());
+}
+
+/// The place of a reader that died is free at once, not only when its lease has run out.
+#[test]
+fn whoever_reads_from_one_that_died_on_its_host_reads_from_the_one_before_it() {
+    let config = ServerConfig { lease: Span::from_secs(3600), ..Default::default() };
+    let (mut cluster, _, rollouts) = rollouts(&["a", "a", "a"], config);
+    begin(&mut cluster, &rollouts);
+    let edge = |reader: &str, source: &str| (reader.to_owned(), source.to_owned());
+    assert_eq!(cluster.edges(), [edge("a0", "trainer"), edge("a1", "a0"), edge("a2", "a1")]);
+    cluster.kill(rollouts[1][0]);
+    cluster.fail_read(rollouts[2][0]);
+    assert!(cluster.edges().contains(&edge("a2", "a0")), "{:?}", cluster.edges());
 }
 
 #[test]

@@ -43,6 +43,39 @@ fn place(cluster: &mut Cluster, name: &str, shards: u32, role: Role, at: &str) -
     group
 }
 
+/// The place of a reader that died is free as soon as its stream has broken; its lease may run for long.
+#[test]
+fn the_place_of_a_reader_that_died_is_free_at_once() {
+    let config = ServerConfig { lease: Span::from_secs(3600), ..Default::default() };
+    let mut cluster = relays(config.clone());
+    let (_, rollouts) = chain(&mut cluster, &["a", "b"]);
+    cluster.kill(rollouts[0][0]);
+    cluster.fail_read(rollouts[1][0]);
+    assert_eq!(cluster.edges(), [edge("a", "trainer"), edge("b", "trainer")]);
+    // The same for one that waits.
+    let mut cluster = relays(config);
+    cluster.relays = false;
+    let (_, rollouts) = chain(&mut cluster, &["a", "b"]);
+    assert_eq!(cluster.edges(), [edge("a", "trainer")]);
+    cluster.kill(rollouts[0][0]);
+    assert_eq!(cluster.edges(), [edge("a", "trainer"), edge("b", "trainer")]);
+}
+
+/// A reader whose stream broke and came back reads on, and whoever has its place does too.
+#[test]
+fn a_reader_that_comes_back_keeps_its_source() {
+    let mut cluster = relays(ServerConfig::default());
+    cluster.relays = false;
+    let (_, rollouts) = chain(&mut cluster, &["a", "b", "c"]);
+    cluster.break_stream(rollouts[0][0]);
+    cluster.advance(Span::from_secs(1));
+    assert_eq!(cluster.edges(), [edge("a", "trainer"), edge("b", "trainer")], "and no third");
+    for rollout in &rollouts {
+        cluster.finish_reads(rollout);
+    }
+    assert!(all_committed(&cluster, &rollouts));
+}
+
 #[test]
 fn a_chain_of_four_commits_from_its_source_down() {
     let mut cluster = relays(ServerConfig::default());

@@ -199,7 +199,7 @@ impl Server {
 
     /// A stream broke. The session lives on until its lease runs out.
     pub fn handle_disconnect(&mut self, now: Time, connection: ConnectionId) {
-        self.connections.unbind(connection);
+        self.membership().lose_stream(connection);
         self.settle(now);
     }
 

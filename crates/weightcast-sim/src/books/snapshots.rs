@@ -89,6 +89,7 @@ pub(crate) fn books(replicas: Vec<ReplicaSnapshot>, edges: Vec<ReadEdge>) -> Sna
         latest_for: None,
         replicas,
         edges,
+        out_of_sight: Default::default(),
     };
     Snapshot {
         term: TERM,

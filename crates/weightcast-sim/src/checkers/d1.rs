@@ -1,5 +1,5 @@
 //! D1: a source has at most `fanout` readers on its own host, as many in its datacentre, and as many that cross, which
-//! may read for long.
+//! may read for long. Those whose stream broke while they read do not count: most have died.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Checker for Fanout {
         let Fact::Books(snapshot) = fact else { return None };
         snapshot.models.values().find_map(|model| {
             let mut readers = BTreeMap::<_, u32>::new();
-            for edge in &model.edges {
+            for edge in model.placed_edges() {
                 let crosses =
                     datacentre(model, edge.reader_life) != datacentre(model, edge.source_life);
                 let [reader, source] =

@@ -4,7 +4,7 @@ use crate::message::{Role, ServerMessage};
 use crate::server::rooms::MembershipHandler;
 use crate::server::stores::group::Over;
 use crate::server::stores::timers::Timer;
-use crate::{CallError, Incarnation, SessionId, Time};
+use crate::{CallError, ConnectionId, Incarnation, SessionId, Time};
 
 /// A timer this late, in percent of a lease, shows that the server itself was held up.
 const LATE_PERCENT: u64 = 25;
@@ -20,6 +20,16 @@ impl MembershipHandler<'_> {
     pub(in crate::server) fn heartbeat(&mut self, now: Time, session: SessionId, sent_at: u64) {
         self.renew(now, session);
         self.connections.send(session, ServerMessage::HeartbeatAck { sent_at });
+    }
+
+    /// A stream broke, most likely because its process has died. What the group reads goes on, and
+    /// takes no place at its sources any more, so that others need not wait for the lease to end.
+    pub(in crate::server) fn lose_stream(&mut self, connection: ConnectionId) {
+        let session = self.connections.unbind(connection);
+        if let Some(entry) = session.and_then(|session| self.sessions.get(&session)) {
+            let group = entry.group;
+            self.transfers().lose_sight(group);
+        }
     }
 
     /// A server that was held up could not hear its clients: all leases begin anew, and the times

@@ -43,11 +43,11 @@ impl Connections {
         self.sessions.insert(connection, session);
     }
 
-    /// A stream broke.
-    pub(in crate::server) fn unbind(&mut self, connection: ConnectionId) {
-        if let Some(session) = self.sessions.remove(&connection) {
-            self.by_session.remove(&session);
-        }
+    /// A stream broke. Returns its session.
+    pub(in crate::server) fn unbind(&mut self, connection: ConnectionId) -> Option<SessionId> {
+        let session = self.sessions.remove(&connection)?;
+        self.by_session.remove(&session);
+        Some(session)
     }
 
     /// A session has ended, and with it its stream.

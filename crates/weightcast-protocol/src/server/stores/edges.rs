@@ -16,6 +16,8 @@ pub(in crate::server) struct Edges {
     /// Readers whose source is in another datacentre. Kept apart because they are few, and each
     /// choice looks at them.
     crossing: BTreeSet<Incarnation>,
+    /// Readers that may have died: their stream broke after they began to read.
+    out_of_sight: BTreeSet<Incarnation>,
 }
 
 /// What a group reads, and its sources: at least one.
@@ -63,7 +65,19 @@ impl Edges {
             }
         }
         self.crossing.remove(&reader);
+        self.out_of_sight.remove(&reader);
         from
+    }
+
+    /// The stream of a group broke. Whether the group reads: then it takes no place at its sources any more, also if
+    /// it comes back.
+    pub(in crate::server) fn lose_sight(&mut self, reader: Incarnation) -> bool {
+        self.sources.contains_key(&reader) && self.out_of_sight.insert(reader)
+    }
+
+    /// Whether a reader takes a place at its sources.
+    pub(in crate::server) fn takes_place(&self, reader: Incarnation) -> bool {
+        !self.out_of_sight.contains(&reader)
     }
 
     /// The reader goes on with its first source alone; returns the sources that it left.
@@ -101,6 +115,19 @@ impl Edges {
         source: Incarnation,
     ) -> impl Iterator<Item = Incarnation> + '_ {
         self.readers.get(&source).into_iter().flatten().copied()
+    }
+
+    /// Readers that take no place, in order.
+    pub(in crate::server) fn out_of_sight(&self) -> impl Iterator<Item = Incarnation> + '_ {
+        self.out_of_sight.iter().copied()
+    }
+
+    /// Readers of a group that take a place there, in order.
+    pub(in crate::server) fn placed_at(
+        &self,
+        source: Incarnation,
+    ) -> impl Iterator<Item = Incarnation> + '_ {
+        self.readers_of(source).filter(|reader| self.takes_place(*reader))
     }
 
     /// How many readers a group has.
@@ -385,6 +412,28 @@ mod tests {
         assert_eq!(edges.remove("a", group(3)), [group(0)]);
         assert!(edges.sources.is_empty() && edges.readers.is_empty());
         assert!(edges.coming.is_empty() && edges.crossing.is_empty());
+    }
+
+    #[test]
+    fn a_reader_out_of_sight_takes_no_place_until_it_reads_anew() {
+        let mut edges = Edges::default();
+        assert!(!edges.lose_sight(group(1)), "it reads nothing");
+        let placed = |edges: &Edges| edges.placed_at(group(0)).collect::<Vec<_>>();
+        for reader in [1, 2] {
+            edges.add("a", version(1), group(reader), vec![group(0), group(3)], false);
+        }
+        assert_eq!(placed(&edges), [group(1), group(2)]);
+        assert!(edges.lose_sight(group(1)) && !edges.lose_sight(group(1)), "once");
+        assert_eq!(placed(&edges), [group(2)]);
+        assert_eq!((edges.load(group(0)), edges.load(group(3))), (2, 2), "it may still read");
+        edges.keep_first(group(1));
+        assert_eq!(placed(&edges), [group(2)]);
+        edges.remove("a", group(1));
+        edges.add("a", version(1), group(1), vec![group(0)], false);
+        assert_eq!(placed(&edges), [group(1), group(2)]);
+        edges.lose_sight(group(2));
+        edges.remove("a", group(2));
+        assert!(edges.out_of_sight.is_empty());
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct Drawbacks {
     pub slow: bool,
     /// Through how many replicas the version comes to the source.
     pub depth: usize,
-    /// How many read from the source.
+    /// How many have a place at the source.
     pub readers: usize,
     /// Whether the source is on another host than the reader.
     pub other_host: bool,
@@ -149,7 +149,7 @@ impl<'a> GroupCtx<'a> {
             accusers: source.held.as_ref().map_or(0, |held| held.accusers.len()),
             slow: self.group.slow.contains_key(&source.incarnation),
             depth: self.depth(source, version),
-            readers: self.edges.load(source.incarnation),
+            readers: self.edges.placed_at(source.incarnation).count(),
             other_host: host(source) != host(self.group),
             trainer: source.role == Role::Trainer,
         }
@@ -223,7 +223,7 @@ impl<'a> GroupCtx<'a> {
     /// apart: one that crosses may take long, and one on the same host uses no link.
     pub(super) fn has_place(&self, source: &Group) -> bool {
         let fanout = self.config.fanout.max(1) as usize;
-        self.edges.load(source.incarnation) < fanout
+        self.edges.placed_at(source.incarnation).count() < fanout
             || self.load_like(source.incarnation, self.group.incarnation) < fanout
             || !self.config.safeguards.on(Safeguard::Fanout)
     }

@@ -94,8 +94,8 @@ impl<'a> TransferCtx<'a> {
 }
 
 impl Books<'_> {
-    /// How many readers a source has that are as far from it as this group: on its host, in its datacentre, or further
-    /// away.
+    /// How many readers have a place at a source and are as far from it as this group: on its host, in its datacentre,
+    /// or further away.
     pub(in crate::server) fn load_like(&self, source: Incarnation, reader: Incarnation) -> usize {
         let of = self.groups.of(&source);
         let distance = |reader: Incarnation| {
@@ -103,7 +103,7 @@ impl Books<'_> {
             (of.is_beside(reader), of.datacentre() == reader.datacentre())
         };
         let like = distance(reader);
-        self.edges.readers_of(source).filter(|other| distance(*other) == like).count()
+        self.edges.placed_at(source).filter(|other| distance(*other) == like).count()
     }
 }
 

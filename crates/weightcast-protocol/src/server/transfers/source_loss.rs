@@ -77,6 +77,13 @@ impl TransferHandler<'_> {
         }
     }
 
+    /// The stream of a group's shard broke: the group leaves the place that it has at its sources to others.
+    pub(in crate::server) fn lose_sight(&mut self, group: Incarnation) {
+        if self.edges.lose_sight(group) {
+            self.agenda.note_change(&self.groups.of(&group).model);
+        }
+    }
+
     /// Releases the reader's sources, which may be drained now, or have a free place for the next
     /// reader.
     pub(in crate::server) fn release_edge(&mut self, reader: Incarnation) -> Vec<Incarnation> {

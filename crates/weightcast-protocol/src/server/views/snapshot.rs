@@ -58,6 +58,8 @@ pub struct ModelSnapshot {
     pub replicas: Vec<ReplicaSnapshot>,
     /// Which replica reads from which.
     pub edges: Vec<ReadEdge>,
+    /// Readers that take no place at their sources: their stream broke while they read.
+    pub out_of_sight: BTreeSet<Incarnation>,
 }
 
 /// One life of one replica.
@@ -174,6 +176,13 @@ pub struct ReadEdge {
     pub version: Version,
 }
 
+impl ModelSnapshot {
+    /// Edges whose readers take a place at their sources.
+    pub fn placed_edges(&self) -> impl Iterator<Item = &ReadEdge> {
+        self.edges.iter().filter(|edge| !self.out_of_sight.contains(&edge.reader_life))
+    }
+}
+
 impl Server {
     /// Everything at this moment. Costs time in proportion to the number of sessions.
     pub fn snapshot(&self, now: Time) -> Snapshot {
@@ -201,7 +210,8 @@ impl Server {
             groups.map(|group| self.replica_snapshot(now, group, &ages)).collect();
         replicas.sort_by(|a, b| (&a.name, a.incarnation).cmp(&(&b.name, b.incarnation)));
         let replica = |group: Incarnation| self.groups.of(&group).replica.clone();
-        let edges = self.edges.all().filter(|(reader, ..)| self.groups.of(reader).model == name);
+        let in_model = |reader: &Incarnation| self.groups.of(reader).model == name;
+        let edges = self.edges.all().filter(|(reader, ..)| in_model(reader));
         ModelSnapshot {
             revision: model.revision,
             epoch: model.epoch,
@@ -223,6 +233,7 @@ impl Server {
                     version,
                 })
                 .collect(),
+            out_of_sight: self.edges.out_of_sight().filter(in_model).collect(),
         }
     }
 

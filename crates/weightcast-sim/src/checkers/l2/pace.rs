@@ -115,9 +115,9 @@ impl LeavesSlow {
         }
         let source = model.replicas.iter().find(|source| {
             let near = |life| datacentre(model, life) == Some(here);
-            let readers = model.edges.iter();
-            let readers =
-                readers.filter(|e| e.source_life == source.incarnation && near(e.reader_life));
+            let readers = model
+                .placed_edges()
+                .filter(|e| e.source_life == source.incarnation && near(e.reader_life));
             source.state == ReplicaState::Sealed
                 && source.version == Some(edge.version)
                 && source.incarnation != group

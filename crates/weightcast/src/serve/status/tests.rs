@@ -73,6 +73,7 @@ fn the_largest_status_is_bounded() {
         latest_for: None,
         replicas: (0..most).map(replica).collect(),
         edges: (0..most).map(edge).collect(),
+        out_of_sight: Default::default(),
     };
     let status = status_frame(Snapshot {
         term: Term(u64::MAX),
@@ -162,6 +163,7 @@ fn told() -> (Snapshot, wire::StatusReply) {
         latest_for: None,
         replicas: role.into_iter().zip(["t", "r", "o", "s"]).map(replica).collect(),
         edges: vec![edge],
+        out_of_sight: Default::default(),
     };
     let loss = RetentionLoss {
         model: "m".into(),

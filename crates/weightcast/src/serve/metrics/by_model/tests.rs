@@ -68,6 +68,7 @@ pub(in crate::serve::metrics) fn model(replicas: Vec<ReplicaSnapshot>) -> ModelS
         latest_for: Some(Span::from_secs(30)),
         replicas,
         edges: vec![edge; 3],
+        out_of_sight: Default::default(),
     }
 }
 
