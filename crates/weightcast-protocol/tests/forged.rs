@@ -418,14 +418,19 @@ fn a_run_of_a_later_term_is_later_than_all_of_before() {
 fn a_rollout_of_another_line_begins_no_run() {
     let mut cluster = one_server(0xFFFF_0000);
     let (trainer, before) = published_run(&mut cluster, "before", EpochPolicy::Current);
-    let rollout = cluster.rollout("rollout", 1);
+    let rollout = cluster.rollout("rollout", 2);
     cluster.kill(trainer);
-    cluster.stand_still(rollout[0]);
+    rollout.iter().for_each(|shard| cluster.stand_still(*shard));
     restart(&mut cluster, 1);
     let (trainer, after) = published_run(&mut cluster, "after", EpochPolicy::Current);
     assert!(before > after, "{before} {after}");
-    cluster.go_on(rollout[0]);
+    rollout.iter().for_each(|shard| cluster.go_on(*shard));
     cluster.advance(FAILOVER);
+    for shard in rollout {
+        let session = &cluster.clients[shard].session;
+        assert_eq!(session.state(), SessionState::Empty, "a whole group, which holds nothing");
+        assert_eq!(session.lease().map(|lease| lease.term), Some(cluster.server.term()));
+    }
     assert_eq!(cluster.server.snapshot(cluster.now).models["policy"].epoch, after);
     cluster.call_all(&[trainer], |_| Call::Unpublish);
     assert!(cluster.publish(&[trainer], 2, 22)[0].is_ok(), "its run is not over");
