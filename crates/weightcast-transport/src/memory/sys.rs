@@ -118,10 +118,9 @@ impl Ranges {
             let first = range.iov_base as u64 / PAGE * PAGE;
             let len = (range.iov_base as u64 + range.iov_len as u64).next_multiple_of(PAGE) - first;
             let first = std::ptr::with_exposed_provenance_mut(first as usize);
+            let advice = libc::MADV_POPULATE_WRITE;
             // SAFETY: pages are faulted in, and no content changes; the kernel checks the range.
-            let populated =
-                unsafe { libc::madvise(first, len as usize, libc::MADV_POPULATE_WRITE) };
-            populated == 0
+            unsafe { libc::madvise(first, len as usize, advice) == 0 }
         });
         // SAFETY: the caller's promise.
         if is_backed { None } else { unsafe { self.unwritable() } }
