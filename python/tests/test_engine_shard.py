@@ -45,13 +45,15 @@ class Engine(nn.Module):
 class Job:
     """A trainer, and workers that join it."""
 
-    def __init__(self, server: str, **more: torch.Tensor) -> None:
+    def __init__(self, server: str, retain: int = 2, **more: torch.Tensor) -> None:
         self.server = server
         self.tensors = {"a": torch.zeros(4, 4), "b": torch.zeros(4, 4), "c": torch.zeros(2, 4), **more}
         layout = wc.Layout()
         for name, tensor in self.tensors.items():
             layout.add(tensor, name)
-        self.trainer = wc.open("policy", wc.Replica("trainer"), role="trainer", epoch="new", retain=2, server=server)
+        self.trainer = wc.open(
+            "policy", wc.Replica("trainer"), role="trainer", epoch="new", retain=retain, server=server
+        )
         self.trainer.register(layout)
 
     def publish(self, version: int) -> None:

@@ -75,7 +75,7 @@ def test_an_engine_that_holds_version_1_takes_version_1_of_the_next_server() -> 
     engine = Engine()
     with wc.serve() as server:
         address = server.address
-        job = Job(address)
+        job = Job(address, retain=0)  # retained, version 1 would outlive the server
         shard = EngineShard(Settings(server=address, deadline=SOON), wc.Replica("engine"), engine.read)
         client = Client(shard)
         bring(job, client, 7)
