@@ -60,7 +60,9 @@ def check_events(found: dict[str, Any], lost: str) -> None:
     assert after["next_step"] > 0
     if "server" in loss["detail"]:
         assert after["server_moved"] is not None, told
-    if "rollout" in loss["detail"]:
+    # No step ends without a trainer: a rollout that was lost with it may be back before the next one does.
+    missed = "trainer" not in loss["detail"] or sums["furthest"] > 0
+    if "rollout" in loss["detail"] and missed:
         assert sums["furthest"] > 0 and after["rollouts_follow"] is not None, told
     if "trainer" in loss["detail"]:
         assert sums["in_vain"] > 0, told
