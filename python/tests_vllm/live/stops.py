@@ -149,9 +149,19 @@ def _wrap(kind: Any, method: str) -> None:
 
 
 def _within(module: Any) -> None:
-    """Within a fused layer: one of its tensors has come, the others have not."""
+    """One tensor has come, the others have not: of a fused layer where the engine's loader installs, as it does on
+    CPUs for which vLLM packs its weights; of all where tensors are copied into place."""
+    from weightcast.adapters.live.beside import Beside
     from weightcast.adapters.live.through_loader import ThroughLoader
-    tensors = ThroughLoader._tensors
+    tensors, install = ThroughLoader._tensors, Beside.install
+
+    def first(self: Any) -> None:
+        for tensor, copy in self._copies._pairs[:1]:
+            tensor.copy_(copy)
+            pass_by("within-install")
+        install(self)
+
+    Beside.install = first
 
     def half(self: Any) -> Any:
         passed = False
