@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for field in [
         "Answer.listed",
         "Assignment.shards",
-        "Layouts.layouts",
+        "Answer.registered",
         "Described.layouts",
         "ServerFrame.page",
         "Page.data",

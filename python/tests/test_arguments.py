@@ -103,7 +103,7 @@ def test_looks_at_a_function_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
     assert left == [((1, 1 + look), 10.0 - 2 * look) for look in range(6)]
 
 
-HELD = wc.Updated(True, 21, 22, "trainer-1", 23, 24, 25.5, 26.5, "tcp", 27, 28.5, ("relay-1", "relay-2"), "file", "other host", 29, 30, 31, (32, 33), 34)
+HELD = wc.Updated(True, 21, 22, "trainer-1", 23, 24, 25.5, 26.5, "tcp", 27, 28.5, ("relay-1", "relay-2"), "file", "other host", 29, 30, 31, (32, 33), 34, 35)
 LISTED = _core.Listing((31, 32), (((7, 1), ("a",)), ((8, 1), ("a", "b"))))
 CALLS = [
     ("publish", (9,), {"seal": True, "deadline": 1.5}, {"version": 9, "seal": True, "deadline": 1.5}),
@@ -256,7 +256,7 @@ def test_what_a_transfer_came_to_has_its_names(name: str) -> None:
         "seconds": 25.5, "plan_seconds": 26.5, "way": "tcp", "way_reason": "other host", "staged": 27,
         "install_seconds": 28.5, "helpers": ("relay-1", "relay-2"), "plan_from": "file",
         "bytes_direct": 29, "bytes_tcp": 30, "unchanged": 31, "given": (32, 33),
-        "bytes_shared": 34,
+        "bytes_shared": 34, "bytes_siblings": 35,
     }
 
 

@@ -45,11 +45,12 @@ def test_an_update_tells_its_own_numbers(group) -> None:
     assert figures["weightcast/update/seconds"] == update.seconds
     assert update.bytes_direct + update.bytes_tcp + update.unchanged == update.bytes
     whole = wc.Updated(True, 7, 2, "t", 6_000_000_000, 5, 3.5, 0.5, "tcp", 8, 0.25, (), "memory", "", 9, 10, 2_000_000_000,
-                       bytes_shared=11)
+                       bytes_shared=11, bytes_siblings=12)
     assert whole.as_dict() == {
         "weightcast/update/changed": 1.0, "weightcast/update/version": 7.0, "weightcast/update/epoch": 2.0,
         "weightcast/update/bytes": 6e9, "weightcast/update/bytes_verified": 5.0,
         "weightcast/update/bytes_shared": 11.0, "weightcast/update/bytes_direct": 9.0, "weightcast/update/bytes_tcp": 10.0,
+        "weightcast/update/bytes_siblings": 12.0,
         "weightcast/update/bytes_unchanged": 2e9, "weightcast/update/bytes_staged": 8.0, "weightcast/update/seconds": 3.5,
         "weightcast/update/plan_seconds": 0.5, "weightcast/update/install_seconds": 0.25,
         "weightcast/update/gb_per_s": 4 / 3,

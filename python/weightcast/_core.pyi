@@ -196,6 +196,8 @@ class Updated:
     given: tuple[int, ...] = ()
     #: Bytes that came out of shared memory, from whichever source.
     bytes_shared: int = 0
+    #: Bytes that came from other shards of the group on this host, which had brought them there.
+    bytes_siblings: int = 0
     def __bool__(self) -> bool: ...
     def as_dict(self) -> dict[str, float]:
         """The numbers under keys such as `weightcast/update/seconds`, for a trainer's logger: of this

@@ -20,10 +20,11 @@
 //!    arithmetic than the planner's.
 //! 7. [`unchanged()`]: which copies need not be made, because the version that the target holds has
 //!    the same bytes there.
-//! 8. [`mod@stored`]: plans as a few bytes a copy, to be kept from one process to the next; what comes
+//! 8. [`HostShares`]: which shard of a group brings into its host what several of them hold.
+//! 9. [`mod@stored`]: plans as a few bytes a copy, to be kept from one process to the next; what comes
 //!    back is proved first.
-//! 9. [`mod@transform`]: slices in another representation, cast or quantised: the one place where
-//!    bytes change on the way. [`mod@quantise`] is its arithmetic.
+//! 10. [`mod@transform`]: slices in another representation, cast or quantised: the one place where
+//!     bytes change on the way. [`mod@quantise`] is its arithmetic.
 //!
 //! Numbers in bytes, everywhere: offsets, strides, pitches, positions. Only shapes and slices count
 //! elements. A *position* is a byte of a tensor's global row-major order, whoever holds it; digests
@@ -43,6 +44,7 @@ mod extent;
 mod fold;
 mod group;
 pub mod hint;
+mod host_shares;
 mod index;
 mod layout;
 pub mod limits;
@@ -70,6 +72,7 @@ pub use coverage::{CoverageError, prove};
 pub use dtype::DType;
 pub use error::{LayoutError, PlanError, Unmatched};
 pub use group::{Cell, cells, disagreement, missing};
+pub use host_shares::{HostShares, TakenCopies};
 pub use layout::{Entry, Layout, LayoutDigest};
 pub use mesh::{Mesh, MeshError};
 pub use nearest::nearest;

@@ -34,3 +34,7 @@ pub const MAX_FRAGMENTS: u64 = 1 << 22;
 
 /// Most copies in one plan (about 2 GB of plan).
 pub const MAX_COPIES: usize = 1 << 24;
+
+/// Bytes of a tensor that one shard of a host brings there for the others before the next shard's turn comes
+/// ([`HostShares`](crate::HostShares)). All shards of a job have to use the same.
+pub const SHARED_BLOCK: u64 = 1 << 20;

@@ -19,27 +19,21 @@ use crate::slice::Slice;
 /// hold the same elements, the one with the fewest bytes so far gives them, so a plan depends on
 /// nothing but its arguments.
 pub fn plan(target: &Layout, cells: &[Cell], sources: &[&Layout]) -> Result<Plan, PlanError> {
-    let mut planner = Planner {
-        target,
-        cells,
-        sources,
-        numbers: sources.iter().map(|source| target.numbers_in(source)).collect(),
-        loads: vec![0; sources.len()],
-        plan: Plan::default(),
-        missing: Vec::new(),
-        more: 0,
-    };
-    planner.run()?;
-    let Planner { mut plan, missing, more, .. } = planner;
-    if !missing.is_empty() {
-        return Err(PlanError::Uncovered { missing, more });
-    }
-    plan.copies.sort_unstable_by_key(|c| (c.target_buffer, c.target_offset, c.position));
+    let plan = Planner::new(target, cells, sources).run()?;
     #[cfg(debug_assertions)]
     if let Err(error) = crate::coverage::prove(target, cells, sources, &plan) {
         panic!("planner: {error}");
     }
     Ok(plan)
+}
+
+/// [`plan`] of some of the target's cells.
+pub(crate) fn plan_some(
+    target: &Layout,
+    cells: &[Cell],
+    sources: &[&Layout],
+) -> Result<Plan, PlanError> {
+    Planner::new(target, cells, sources).run()
 }
 
 /// Most missing boxes that an error lists.
@@ -67,8 +61,21 @@ struct Offers {
     index: BoxIndex,
 }
 
-impl Planner<'_> {
-    fn run(&mut self) -> Result<(), PlanError> {
+impl<'a> Planner<'a> {
+    fn new(target: &'a Layout, cells: &'a [Cell], sources: &'a [&'a Layout]) -> Self {
+        Self {
+            target,
+            cells,
+            sources,
+            numbers: sources.iter().map(|source| target.numbers_in(source)).collect(),
+            loads: vec![0; sources.len()],
+            plan: Plan::default(),
+            missing: Vec::new(),
+            more: 0,
+        }
+    }
+
+    fn run(mut self) -> Result<Plan, PlanError> {
         let mut offers: Option<(u32, Offers)> = None;
         for (number, cell) in self.cells.iter().enumerate() {
             let known = self.target.entries().len() > cell.entry as usize;
@@ -86,7 +93,12 @@ impl Planner<'_> {
             let Some((_, offers)) = &offers else { continue };
             self.fill(number, offers)?;
         }
-        Ok(())
+        let Self { mut plan, missing, more, .. } = self;
+        if !missing.is_empty() {
+            return Err(PlanError::Uncovered { missing, more });
+        }
+        plan.copies.sort_unstable_by_key(|c| (c.target_buffer, c.target_offset, c.position));
+        Ok(plan)
     }
 
     /// What the sources hold of a tensor of the target.

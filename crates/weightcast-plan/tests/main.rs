@@ -2,6 +2,7 @@
 
 mod builder;
 mod charges;
+mod host_shares;
 mod layout;
 mod placed;
 mod placement;

@@ -49,4 +49,4 @@ pub use time::{Span, Time};
 pub use trace_id::TraceId;
 
 /// Version of the control protocol. Peers of another version are refused (F35).
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;

@@ -14,7 +14,7 @@ record! {
         changed, version, epoch, source, bytes, verified, seconds, plan_seconds, way, staged = 0,
         install_seconds = 0.0, helpers = none(), plan_from = String::new(),
         way_reason = String::new(), bytes_direct = 0, bytes_tcp = 0, unchanged = 0,
-        given = none(), bytes_shared = 0
+        given = none(), bytes_shared = 0, bytes_siblings = 0
     ) {
         /// Whether the memory holds another version than before the call.
         changed: bool,
@@ -55,6 +55,8 @@ record! {
         given: Py<PyTuple>,
         /// Bytes that came out of shared memory, from whichever source.
         bytes_shared: u64,
+        /// Bytes that came from other shards of the group on this host, which had brought them there.
+        bytes_siblings: u64,
     }
 
     fn __bool__(&self) -> bool {
@@ -75,6 +77,7 @@ record! {
             ("bytes_shared", number(self.bytes_shared)),
             ("bytes_direct", number(self.bytes_direct)),
             ("bytes_tcp", number(self.bytes_tcp)),
+            ("bytes_siblings", number(self.bytes_siblings)),
             ("bytes_unchanged", number(self.unchanged)),
             ("bytes_staged", number(self.staged)),
             ("seconds", Some(self.seconds)),
@@ -111,6 +114,7 @@ impl PyUpdated {
             unchanged: transfer.unchanged,
             given: PyTuple::new(py, transfer.given)?.unbind(),
             bytes_shared: transfer.shared,
+            bytes_siblings: transfer.siblings,
         })
     }
 }

@@ -11,6 +11,7 @@ mod refused;
 mod relays;
 mod retention;
 mod seeding;
+mod siblings;
 mod slow;
 mod staged;
 mod strangers;

@@ -294,7 +294,7 @@ class Cluster:
 
     def begin(self, name, of=1, gates=(), **options):
         """Starts the workers of a replica, which open; `ready` waits for them."""
-        options |= {"way": "tcp", "reconnect": self.reconnect}
+        options = {"way": "tcp", "reconnect": self.reconnect} | options
         workers = []
         for shard in range(of):
             own = gates[shard].options if gates else {}

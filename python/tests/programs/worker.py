@@ -1,7 +1,7 @@
 """One shard as a process: reads calls from stdin and prints what each came to, as JSON lines.
 
-The first line opens the handle: arguments of `weightcast.open` and `bytes`, the size of the one
-tensor `w` whose rows the shards share. A call runs on a thread of its own, so that `progress` can
+The first line opens the handle: arguments of `weightcast.open`, `bytes`, the size of the tensor `w` whose
+rows the shards share, and `table`, that of a tensor which each shard holds whole. A call runs on a thread of its own, so that `progress` can
 be asked for meanwhile.
 """
 
@@ -21,13 +21,13 @@ COLUMNS = 1 << 10
 def pattern(version: int, start: int, length: int) -> np.ndarray:
     """Elements `start` to `start + length` of the version's tensor."""
     with np.errstate(over="ignore"):
-        return np.arange(start, start + length, dtype="u4") * np.uint32(2654435761) + np.uint32(version)
+        return np.arange(start, start + length, dtype="u4") * np.uint32(2654435761) + np.uint32(version % (1 << 32))
 
 
 class Shard:
     """The handle, its memory, and the calls that the test may make."""
 
-    def __init__(self, name, shard=0, of=1, bytes=1 << 20, **options):
+    def __init__(self, name, shard=0, of=1, bytes=1 << 20, table=0, **options):
         rows = bytes // 4 // COLUMNS
         each = -(-rows // of)
         mine = min(rows, (shard + 1) * each) - min(rows, shard * each)
@@ -36,12 +36,17 @@ class Shard:
         self.handle = wc.open("policy", wc.Replica(name, shard, of), **options)
         part = wc.part("w", shape=(rows, COLUMNS), dim=0, index=shard, of=of)
         self.layout = wc.Layout().add(self.memory, part)
+        #: What each shard holds whole.
+        self.table = np.zeros(table // 4, "u4")
+        if table:
+            self.layout.add(self.table, "table")
 
     def register(self, deadline):
         self.handle.register(self.layout, deadline=deadline)
 
     def publish(self, version, deadline):
         self.memory[...] = pattern(version, self.first, self.memory.size).reshape(-1, COLUMNS)
+        self.table[...] = pattern(-version, 0, self.table.size)
         self.handle.publish(version, deadline=deadline, seal=True)
 
     def replicate(self, version, deadline):
@@ -88,13 +93,15 @@ class Shard:
             "given": updated.given,
             "way": updated.way,
             "staged": updated.staged,
+            "siblings": updated.bytes_siblings,
             "plan_from": updated.plan_from,
             "right": self.right(updated.version),
         }
 
     def right(self, version):
         expected = pattern(version, self.first, self.memory.size)
-        return bool(np.array_equal(self.memory.reshape(-1), expected))
+        same = np.array_equal(self.table, pattern(-version, 0, self.table.size))
+        return bool(np.array_equal(self.memory.reshape(-1), expected) and same)
 
     def holds(self, version, deadline):
         """Whether the memory is that version's now, bit for bit."""

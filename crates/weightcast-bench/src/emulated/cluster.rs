@@ -19,7 +19,7 @@ pub(crate) struct WorkerProcess {
     name: String,
 }
 
-/// All shards of a replica, each on a host of its own.
+/// All shards of a replica, each on a host of its own unless they share one.
 pub(crate) struct WorkerGroup {
     pub(crate) name: String,
     pub(crate) workers: Vec<WorkerProcess>,
@@ -45,6 +45,10 @@ pub(crate) struct GroupSpec {
     pub(crate) spot: bool,
     /// Whether the group's updates leave crossings to a seed replica.
     pub(crate) offload_seeding: bool,
+    /// Whether all shards are on the first one's host.
+    pub(crate) one_host: bool,
+    /// How many tensors each shard holds whole.
+    pub(crate) replicated: u64,
 }
 
 impl EmulatedCluster {
@@ -84,7 +88,7 @@ impl EmulatedCluster {
     }
 
     fn worker(&self, name: &str, shard: u32, place: GroupSpec) -> Result<WorkerProcess> {
-        let host = place.host + shard as usize;
+        let host = place.host + if place.one_host { 0 } else { shard as usize };
         let namespace = self.network.as_ref().map(|network| network.host(host));
         let mut worker =
             WorkerProcess::spawn(namespace.as_deref(), format!("{name} shard {shard}"))?;
@@ -100,6 +104,7 @@ impl EmulatedCluster {
             host: format!("host{host}"),
             bind: self.network.as_ref().map(|network| network.address(host)),
             bytes: self.bytes,
+            replicated: place.replicated,
         })?;
         Ok(worker)
     }

@@ -18,6 +18,8 @@ pub(crate) struct WorkerStart {
     pub(crate) bind: Option<String>,
     /// Bytes of the whole replica.
     pub(crate) bytes: u64,
+    /// How many tensors each shard holds whole.
+    pub(crate) replicated: u64,
 }
 
 /// An order, on each further line.

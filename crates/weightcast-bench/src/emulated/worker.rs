@@ -17,7 +17,7 @@ use crate::weights::memory::KnownMemory;
 /// Deadline of every call; a benchmark with a slower call has failed.
 const SOON: Duration = Duration::from_secs(120);
 /// Tensors of the model.
-const TENSORS: u64 = 16;
+pub(crate) const TENSORS: u64 = 16;
 pub(crate) const MODEL: &str = "bench.emulated";
 
 /// Runs until standard input ends.
@@ -62,7 +62,8 @@ impl EmulatedWorker {
             ..Replica::new(begin.replica.clone(), begin.shard, begin.num_shards)
         };
         let tensors = layouts::even(TENSORS, begin.bytes / TENSORS);
-        let layout = layouts::rows(&tensors, begin.shard.into(), begin.num_shards.into())?;
+        let (shard, of) = (begin.shard.into(), begin.num_shards.into());
+        let layout = layouts::rows(&tensors, shard, of, begin.replicated as usize)?;
         let memory = KnownMemory::allocate(layout.clone())?;
         let handle = ShardHandle::open(MODEL, me, &options)?;
         handle.register(LayoutSource::Known(layout), memory.regions.clone(), SOON)?;

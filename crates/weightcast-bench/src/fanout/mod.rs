@@ -27,7 +27,7 @@ pub(crate) struct FanoutOf {
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16",
           value_parser = clap::value_parser!(u16).range(1..=64))]
     readers: Vec<u16>,
-    /// Shards of every group; each has a host of its own
+    /// Shards of every group; each has a host of its own, or with --replicated all have one
     #[arg(long, value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=8))]
     shards: Vec<u16>,
@@ -47,6 +47,10 @@ pub(crate) struct FanoutOf {
     #[arg(long, default_value_t = 1, conflicts_with = "offload_seeding", value_name = "R",
           value_parser = clap::value_parser!(u16).range(1..=64))]
     ranks_per_host: u16,
+    /// Of the 16 tensors, how many every shard of a group holds whole. All shards of a group then share a host
+    #[arg(long, value_name = "TENSORS", conflicts_with_all = ["kill", "offload_seeding"],
+          value_parser = clap::value_parser!(u16).range(0..=16))]
+    replicated: Option<u16>,
     /// Leave out the comparison: everybody reads from the trainer
     #[arg(long)]
     no_naive: bool,
@@ -115,6 +119,7 @@ impl FanoutOf {
             slow: self.slow_link,
             fanout: self.fanout,
             ranks: self.ranks_per_host.into(),
+            replicated: self.replicated.map(u64::from),
             repeat: self.repeat.into(),
         };
         eprintln!("{readers} readers of {shards} shards");

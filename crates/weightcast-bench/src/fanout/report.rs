@@ -32,6 +32,8 @@ pub(crate) struct SpreadComparison {
     shards: usize,
     /// Readers on one host.
     ranks: usize,
+    /// How many of the 16 tensors all shards of a group hold, on one host.
+    replicated: Option<u64>,
     datacentres: usize,
     /// Sum of the stalls if every reader got 0.956 of the set rate, all at once.
     ideal_sum_s: f64,
@@ -53,6 +55,7 @@ impl SpreadComparison {
             readers: setting.readers,
             shards: setting.shards,
             ranks: setting.ranks,
+            replicated: setting.replicated,
             datacentres: setting.datacentres,
             ideal_sum_s: setting.ideal_sum_s(),
             ideal_max_s: setting.ideal_max_s(),
@@ -210,6 +213,7 @@ mod tests {
             slow: 50,
             fanout: 2,
             ranks: 4,
+            replicated: None,
             repeat: 1,
         }
     }

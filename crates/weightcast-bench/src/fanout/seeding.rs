@@ -208,6 +208,7 @@ mod tests {
             slow: 50,
             fanout: 1,
             ranks: 1,
+            replicated: None,
             repeat: 3,
         };
         for wrong in 0..4 {

@@ -9,6 +9,7 @@ use crate::base::measure::median;
 use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::network::{GOODPUT, Shape};
 use crate::emulated::orders::Order;
+use crate::emulated::worker::TENSORS;
 
 /// The network and the groups of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct FanoutSetting {
     pub(crate) fanout: u16,
     /// Readers on one host.
     pub(crate) ranks: usize,
+    /// How many tensors all shards of a group hold. `None`: no two shards of a group are on one host.
+    pub(crate) replicated: Option<u64>,
     pub(crate) repeat: usize,
 }
 
@@ -35,14 +38,25 @@ impl FanoutSetting {
 
     /// The host of a reader's first shard, if the trainer's are the first ones.
     pub(crate) fn host(&self, reader: usize) -> usize {
-        (1 + reader / self.ranks) * self.shards
+        (1 + reader / self.ranks) * self.hosts()
+    }
+
+    /// Hosts of each group.
+    pub(crate) fn hosts(&self) -> usize {
+        if self.replicated.is_some() { 1 } else { self.shards }
+    }
+
+    /// Bytes that the shards of a group hold together.
+    fn held(&self) -> u64 {
+        let replicated = self.replicated.unwrap_or_default() * (self.bytes / TENSORS);
+        self.bytes + (self.shards as u64 - 1) * replicated
     }
 
     /// The network for a trainer, its readers and `spare` more groups near the trainer.
     pub(crate) fn shape(&self, spare: usize) -> Shape {
-        let near = vec![0; (1 + spare) * self.shards];
-        let hosts = self.readers.div_ceil(self.ranks) * self.shards;
-        let readers = (0..hosts).map(|i| self.datacentre(i / self.shards * self.ranks));
+        let near = vec![0; (1 + spare) * self.hosts()];
+        let hosts = self.readers.div_ceil(self.ranks) * self.hosts();
+        let readers = (0..hosts).map(|i| self.datacentre(i / self.hosts() * self.ranks));
         Shape {
             hosts: near.into_iter().chain(readers).collect(),
             rate: format!("{}mbit", self.rate),
@@ -55,9 +69,9 @@ impl FanoutSetting {
         self.readers.div_ceil(self.ranks) as u64 * self.bytes
     }
 
-    /// Ideal seconds of a shard over a host's link.
+    /// Ideal seconds of what a host holds over the host's link.
     pub(crate) fn ideal_s(&self) -> f64 {
-        seconds(self.bytes / self.shards as u64, self.rate)
+        seconds(self.bytes / self.hosts() as u64, self.rate)
     }
 
     /// Ideal seconds of a replica over the slow link, or over its hosts' links if these take
@@ -125,12 +139,14 @@ impl SpreadTimes {
         let serve = ["--fanout", &fanout];
         let shards = setting.shards as u32;
         let cluster = EmulatedCluster::start(&setting.shape(0), shards, setting.bytes, &serve)?;
-        let trainer = GroupSpec { trainer: true, ..GroupSpec::default() };
+        let one_host = setting.replicated.is_some();
+        let replicated = setting.replicated.unwrap_or_default();
+        let any = GroupSpec { one_host, replicated, ..GroupSpec::default() };
+        let trainer = GroupSpec { trainer: true, ..any };
         let mut trainer = cluster.group("trainer", trainer)?;
         let readers = (0..setting.readers).map(|reader| {
             let host = setting.host(reader);
-            let place =
-                GroupSpec { host, datacentre: setting.datacentre(reader), ..GroupSpec::default() };
+            let place = GroupSpec { host, datacentre: setting.datacentre(reader), ..any };
             cluster.group(&format!("rollout{reader:02}"), place)
         });
         let mut readers = readers.collect::<Result<Vec<_>>>()?;
@@ -184,7 +200,7 @@ fn turn(
     for (update, reader) in updates.iter().zip(readers) {
         ensure!(update.version == Some(version), "{} holds {:?}", reader.name, update.version);
         ensure!(update.way == "tcp", "bytes came past the emulated network: {}", update.way);
-        content_ok &= update.verified == setting.bytes && update.bytes == setting.bytes;
+        content_ok &= update.verified == setting.held() && update.bytes == setting.held();
         content_ok &= reader.holds(version)?;
     }
     let stall = |done_ns: u64| done_ns.saturating_sub(published) as f64 / 1e9;
@@ -200,7 +216,7 @@ fn turn(
 
 /// Bytes that the hosts of readers have received.
 fn entered(cluster: &EmulatedCluster, setting: &FanoutSetting) -> Result<u64> {
-    received(cluster, setting.shards..setting.host(setting.readers - 1) + setting.shards)
+    received(cluster, setting.hosts()..setting.host(setting.readers - 1) + setting.hosts())
 }
 
 /// Bytes that these hosts have received.
@@ -247,7 +263,19 @@ mod tests {
     fn setting(readers: usize, datacentres: usize) -> FanoutSetting {
         let (shards, bytes, rate, slow) = (2, 100_000_000, 800, 200);
         let (fanout, ranks, repeat) = (1, 1, 1);
-        FanoutSetting { readers, shards, bytes, rate, datacentres, slow, fanout, ranks, repeat }
+        let replicated = None;
+        FanoutSetting {
+            readers,
+            shards,
+            bytes,
+            rate,
+            datacentres,
+            slow,
+            fanout,
+            ranks,
+            replicated,
+            repeat,
+        }
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl TransferCase {
     pub(crate) fn sources(&self) -> Result<Vec<Layout>> {
         let tensors = self.tensors();
         let shards = if self.layouts == LayoutPair::Resharded { 2 } else { 1 };
-        (0..shards).map(|shard| layouts::rows(&tensors, shard, shards)).collect()
+        (0..shards).map(|shard| layouts::rows(&tensors, shard, shards, 0)).collect()
     }
 
     /// The reader's layouts, shard by shard.
@@ -201,7 +201,7 @@ impl TransferCase {
             (CaseModel::Qwen(qwen), LayoutPair::Sliced) => {
                 Ok(vec![layouts::tensor_parallel(&qwen, 0..2, 2)?])
             }
-            _ => Ok(vec![layouts::rows(&self.tensors(), 0, 1)?]),
+            _ => Ok(vec![layouts::rows(&self.tensors(), 0, 1, 0)?]),
         }
     }
 }

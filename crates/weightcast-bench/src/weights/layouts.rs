@@ -18,12 +18,18 @@ pub(crate) fn even(tensors: u64, bytes: u64) -> Vec<(String, Vec<u64>)> {
     (0..tensors).map(|i| (format!("tensors.{i}.weight"), shape.clone())).collect()
 }
 
-/// Chunk `index` of `of` of every tensor's rows, as an FSDP rank holds it. Chunk 0 of 1 is the
-/// whole.
-pub(crate) fn rows(tensors: &[(String, Vec<u64>)], index: u64, of: u64) -> Result<Layout> {
+/// Chunk `index` of `of` of every tensor's rows, as an FSDP rank holds it, but the first `replicated` tensors
+/// whole. Chunk 0 of 1 is the whole.
+pub(crate) fn rows(
+    tensors: &[(String, Vec<u64>)],
+    index: u64,
+    of: u64,
+    replicated: usize,
+) -> Result<Layout> {
     let mut builder = LayoutBuilder::new();
-    for (name, shape) in tensors {
-        add(&mut builder, name, &[(name, shape, Some(0))], index, of);
+    for (number, (name, shape)) in tensors.iter().enumerate() {
+        let cut = (number >= replicated).then_some(0);
+        add(&mut builder, name, &[(name, shape, cut)], index, of);
     }
     Ok(builder.build()?)
 }

@@ -5,7 +5,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ContentDigest, Revision, Version};
+use crate::{ContentDigest, ExportId, Revision, Version};
+
+/// A shard that shares its host with others of its group. They take from its memory what it brings into
+/// the host, so that each byte enters once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Sibling {
+    /// The shard.
+    pub shard: u32,
+    /// The lowest shard of the group on the same host.
+    pub host: u32,
+    /// `host:port` of the shard's data port.
+    pub data_address: String,
+    /// Name of the shard's memory.
+    pub export: ExportId,
+}
 
 /// A good answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,6 +28,8 @@ pub enum Answer {
     Registered {
         /// The shards' layouts, in order of shard. All shards are told the same list.
         layouts: Arc<[ContentDigest]>,
+        /// The shards that share their hosts with other shards of the group, in order of shard.
+        siblings: Arc<[Sibling]>,
     },
     /// Nothing is registered any more.
     Unregistered,

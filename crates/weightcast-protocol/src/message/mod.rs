@@ -13,7 +13,7 @@ mod server;
 
 pub use crate::role::Role;
 pub use announcement::{Announcement, Holding, Registration};
-pub use answer::{Answer, Listing};
+pub use answer::{Answer, Listing, Sibling};
 pub use assignment::{Assignment, ReadFailure, SourceShard, Witnesses};
 pub use call::Call;
 pub use client::ClientMessage;

@@ -131,7 +131,10 @@ fn mark_assignment(assignment: &Assignment, into: &mut OutputMark) {
 fn mark_answer(answer: &Answer, into: &mut OutputMark) {
     discriminant(answer).hash(into);
     match answer {
-        Answer::Registered { layouts } => layouts.len().hash(into),
+        Answer::Registered { layouts, siblings } => {
+            layouts.len().hash(into);
+            siblings.iter().for_each(|sibling| sibling.hash(into));
+        }
         Answer::Described { version, layouts } => (version, layouts.len()).hash(into),
         Answer::Listed(listing) => listing.revision.hash(into),
         answer => answer.hash(into),

@@ -228,7 +228,7 @@ fn a_shard_brings_its_registration_as_long_as_it_has_one() {
     let mut alone = Alone::open(config("a:1,b:1"));
     let layouts = vec![ContentDigest([5; 16])].into();
     let seq = alone.call(cluster::register(5));
-    alone.answer(seq, Answer::Registered { layouts });
+    alone.answer(seq, Answer::Registered { layouts, siblings: [].into() });
     let registration =
         Registration { layout: ContentDigest([5; 16]), export: ExportId(5), bytes: 8 };
     assert_eq!(announced(&alone.goes_over(2)).registration, Some(registration));

@@ -26,8 +26,10 @@ struct Jobs {
     total: u64,
     /// Bytes that are still to come, of each job that has copies.
     left: Vec<AtomicU64>,
-    /// Bytes that have come, from each job's source.
+    /// Bytes that have come, from each job's source: those of siblings last.
     given: Vec<AtomicU64>,
+    /// How many jobs siblings have.
+    siblings: usize,
 }
 
 /// How far a read is.
@@ -66,20 +68,27 @@ impl Gauge {
         let _ = self.ended.set(JobEnded(Box::new(ended)));
     }
 
-    /// Bytes begin to move: these for each job, from so many sources together, beside the `kept` bytes. Called
-    /// once per gauge.
-    pub(crate) fn begin(&self, kept: u64, bytes: impl Iterator<Item = u64>, stripes: usize) {
+    /// Bytes begin to move: these for each job, from so many sources together, beside the `kept` bytes. The
+    /// last `siblings` jobs have one source each. Called once per gauge.
+    pub(crate) fn begin(
+        &self,
+        kept: u64,
+        bytes: impl Iterator<Item = u64>,
+        stripes: usize,
+        siblings: usize,
+    ) {
         let left: Vec<AtomicU64> = bytes.map(AtomicU64::new).collect();
         let planned: u64 = left.iter().map(|left| left.load(Ordering::Relaxed)).sum();
-        let given = (0..left.len() * stripes).map(|_| AtomicU64::new(0)).collect();
-        let _ = self.jobs.set(Jobs { total: kept + planned, left, given });
+        let sources = (left.len() - siblings) * stripes + siblings;
+        let given = (0..sources).map(|_| AtomicU64::new(0)).collect();
+        let _ = self.jobs.set(Jobs { total: kept + planned, left, given, siblings });
     }
 
     pub(crate) fn arrived(&self, job: usize, bytes: u64) {
         let Some(jobs) = self.jobs.get() else { return };
         let Some(given) = jobs.given.get(job) else { return };
         given.fetch_add(bytes, Ordering::Relaxed);
-        let owner = job % jobs.left.len();
+        let owner = jobs.owner(job);
         // A gauge that is used for two reads says nothing of the second.
         let less = |left: u64| Some(left.saturating_sub(bytes));
         let before = jobs.left[owner].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -91,9 +100,24 @@ impl Gauge {
 }
 
 impl Jobs {
+    /// How many jobs have copies that other sources may give too, and how many jobs these sources have.
+    fn striped(&self) -> (usize, usize) {
+        (self.left.len() - self.siblings, self.given.len() - self.siblings)
+    }
+
+    /// The job whose copies a job's source gives.
+    fn owner(&self, job: usize) -> usize {
+        let (owners, striped) = self.striped();
+        if job < striped { job % owners } else { owners + job - striped }
+    }
+
     /// The jobs whose sources give the bytes of this one.
     fn givers(&self, owner: usize) -> impl Iterator<Item = usize> {
-        (owner..self.given.len()).step_by(self.left.len())
+        let (owners, striped) = self.striped();
+        match owner.checked_sub(owners) {
+            Some(sibling) => (striped + sibling..striped + sibling + 1).step_by(1),
+            None => (owner..striped).step_by(owners.max(1)),
+        }
     }
 }
 
@@ -105,7 +129,7 @@ mod tests {
     fn it_says_how_far_a_read_is_and_who_is_behind() {
         let gauge = Gauge::default();
         assert_eq!(gauge.look(), None);
-        gauge.begin(0, [100, 70].into_iter(), 1);
+        gauge.begin(0, [100, 70].into_iter(), 1, 0);
         assert_eq!(gauge.look(), Some(Reading { arrived: 0, left: 170, job: 0 }));
         gauge.arrived(0, 60);
         assert_eq!(gauge.look(), Some(Reading { arrived: 60, left: 110, job: 1 }));
@@ -116,7 +140,7 @@ mod tests {
         let gauge = Gauge::default();
         gauge.arrived(0, 5);
         assert_eq!(gauge.look(), None, "nothing has begun");
-        gauge.begin(0, [7, 0, 20].into_iter(), 1);
+        gauge.begin(0, [7, 0, 20].into_iter(), 1, 0);
         let arrived = |job, bytes| {
             gauge.arrived(job, bytes);
             gauge.look().unwrap()
@@ -125,10 +149,10 @@ mod tests {
         assert_eq!(arrived(0, 7), Reading { arrived: 21, left: 6, job: 2 });
         assert_eq!(arrived(3, 7), Reading { arrived: 21, left: 6, job: 2 }, "there is no such job");
         assert_eq!(arrived(1, 1), Reading { arrived: 21, left: 6, job: 2 }, "never below nothing");
-        gauge.begin(0, [1_000].into_iter(), 1);
+        gauge.begin(0, [1_000].into_iter(), 1, 0);
         assert_eq!(arrived(2, 100), Reading { left: 0, arrived: 27, ..gauge.look().unwrap() });
         let empty = Gauge::default();
-        empty.begin(0, std::iter::empty(), 1);
+        empty.begin(0, std::iter::empty(), 1, 0);
         assert_eq!(empty.look(), Some(Reading { arrived: 0, left: 0, job: 0 }));
     }
 
@@ -140,7 +164,7 @@ mod tests {
         let told = std::sync::Arc::clone(&ended);
         gauge.on_end(move |job| told.lock().unwrap().push(job));
         assert_eq!(gauge.given(), []);
-        gauge.begin(5, [30, 20].into_iter(), 3);
+        gauge.begin(5, [30, 20].into_iter(), 3, 0);
         for (job, bytes) in [(0, 10), (2, 3), (4, 5), (1, 12)] {
             gauge.arrived(job, bytes);
         }
@@ -157,12 +181,12 @@ mod tests {
     #[test]
     fn what_an_earlier_read_has_left_has_arrived_and_is_not_waited_for() {
         let gauge = Gauge::default();
-        gauge.begin(30, [5, 10].into_iter(), 1);
+        gauge.begin(30, [5, 10].into_iter(), 1, 0);
         assert_eq!(gauge.look(), Some(Reading { arrived: 30, left: 15, job: 1 }));
         gauge.arrived(1, 10);
         assert_eq!(gauge.look(), Some(Reading { arrived: 40, left: 5, job: 0 }));
         let whole = Gauge::default();
-        whole.begin(30, [0].into_iter(), 1);
+        whole.begin(30, [0].into_iter(), 1, 0);
         assert_eq!(whole.look(), Some(Reading { arrived: 30, left: 0, job: 0 }));
     }
 
@@ -172,7 +196,7 @@ mod tests {
         let ended = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let told = std::sync::Arc::clone(&ended);
         gauge.on_end(move |job| told.lock().unwrap().push(job));
-        gauge.begin(0, [10, 0, 20].into_iter(), 1);
+        gauge.begin(0, [10, 0, 20].into_iter(), 1, 0);
         for (job, bytes, so_far) in [
             (0, 9, &[][..]),
             (2, 19, &[]),

@@ -24,10 +24,17 @@ pub struct TransferOptions {
     /// Where progress is advertised while the targets are being filled. What is final there is not
     /// read again; the digests are then only of what was, so use those of the whole memory.
     pub filling: Option<Arc<Filling>>,
+    /// Where the progress of what comes from the sources alone is advertised: to siblings, shards of the
+    /// reader's own group, which are being filled as this one is and take it from here. What is final
+    /// there is not read again. The units are those of `filling`.
+    pub entering: Option<Arc<Filling>>,
+    /// How many jobs, the last ones, read from siblings. They have a worker of their own, since each
+    /// waits until its sibling has the bytes; no other worker waits for a sibling.
+    pub siblings: usize,
     /// Whether digests are made; without them all slots stay zero.
     pub digests: bool,
     /// How many sources have the same bytes. There are as many jobs for each, those of the first source
-    /// first. Jobs of the other sources come without copies: each gives pieces of the first source's job in
+    /// first, and those of siblings after all. Jobs of the other sources come without copies: each gives pieces of the first source's job in
     /// its place, as fast as it can.
     pub stripes: usize,
     /// Number of digests returned: one more than the largest slot of a copy.
@@ -46,6 +53,8 @@ impl Default for TransferOptions {
             cancel: Arc::default(),
             gauge: Arc::default(),
             filling: None,
+            entering: None,
+            siblings: 0,
             digests: true,
             stripes: 1,
             slots: 1,

@@ -1,6 +1,6 @@
 //! A process to read from, or to write to: its data port, the lanes to it, and what it said about its exports.
 
-use crate::base::error::TransportError;
+use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::id::ExportId;
 use crate::base::limits::{MAX_DESCRIPTIONS, MAX_WORD_BYTES};
 use crate::base::lock::lock;
@@ -153,7 +153,7 @@ impl Peer {
     /// beyond [`MAX_WORD_BYTES`](crate::limits::MAX_WORD_BYTES), where nothing is sent; that the peer cannot be reached.
     pub fn tell(&self, word: &[u8], deadline: Instant) -> Result<(), TransportError> {
         if word.len() > MAX_WORD_BYTES {
-            return Err(crate::base::error::RequestRefusal::TooMuch.into());
+            return Err(RequestRefusal::TooMuch.into());
         }
         let request = word_request(&self.words, word);
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
@@ -218,7 +218,7 @@ impl Peer {
         extents.iter().for_each(|placed| wire::put_placed(&mut request, placed));
         wire::finish(&mut request, start);
         if extents.len() > crate::base::limits::MAX_EXTENTS {
-            return Err(crate::base::error::RequestRefusal::TooMuch.into());
+            return Err(RequestRefusal::TooMuch.into());
         }
         let patience = Patience { deadline: Some(deadline), ..Patience::default() };
         let digests =
@@ -265,6 +265,33 @@ impl Peer {
         let patience =
             Patience { deadline: Some(deadline), cancel: Some(cancel), ..Patience::default() };
         self.port.ask(&request, FrameKind::Noted, &patience, wire::decode_noted)
+    }
+
+    /// Waits until the peer serves an export.
+    ///
+    /// # Errors
+    /// [`TransportError::Timeout`] if that takes longer, [`TransportError::Cancelled`], or what keeps the peer from
+    /// being asked.
+    pub fn wait_for(
+        &self,
+        export: ExportId,
+        generation: u64,
+        deadline: Instant,
+        cancel: &AtomicBool,
+    ) -> Result<(), TransportError> {
+        let patience =
+            Patience { deadline: Some(deadline), cancel: Some(cancel), ..Patience::default() };
+        let mut pause = Duration::from_micros(500);
+        loop {
+            match self.describe_anew(export, generation, &patience) {
+                Err(TransportError::Refused(RequestRefusal::UnknownExport)) => {
+                    patience.check("waiting for the peer to serve it")?;
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(20));
+                }
+                described => return described.map(drop),
+            }
+        }
     }
 
     /// What the source says of an export; asked once. A source of this host is asked over a connection
@@ -314,7 +341,7 @@ impl fmt::Debug for Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::error::RequestRefusal;
+
     use crate::base::limits::MAX_EXTENTS;
     use crate::memory::computed::LeftAsItIs;
     use crate::piece::extent::Extent;

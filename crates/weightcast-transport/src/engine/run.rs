@@ -26,7 +26,8 @@ pub(super) type JobError = (usize, TransportError);
 /// A running transfer, shared by its workers.
 pub(super) struct RunningTransfer<'a> {
     routes: Vec<CheckedJob<'a>>,
-    /// What there is to move: of the first routes, and of as many others again that give it in their place.
+    /// What there is to move: of the first routes, and of as many others again that give it in their place;
+    /// and of the last routes, which are those of siblings.
     stocks: Vec<Stock>,
     /// That of this process: targets of a read, sources of a write.
     memory: &'a [Region],
@@ -50,14 +51,33 @@ impl<'a> RunningTransfer<'a> {
 
     /// What a route moves pieces of, and which of its sources the route reads from.
     fn stock(&self, route: &CheckedJob<'_>) -> (&Stock, usize) {
-        (&self.stocks[route.number % self.stocks.len()], route.number / self.stocks.len())
+        let owners = self.owners();
+        match route.number.checked_sub(owners * self.options.stripes.max(1)) {
+            Some(sibling) => (&self.stocks[owners + sibling], 0),
+            None => (&self.stocks[route.number % owners], route.number / owners),
+        }
+    }
+
+    /// How many stocks are not those of siblings.
+    fn owners(&self) -> usize {
+        self.stocks.len() - self.options.siblings
+    }
+
+    /// The routes to the sources, and those to siblings.
+    fn routes(&self) -> (&[CheckedJob<'a>], &[CheckedJob<'a>]) {
+        self.routes.split_at(self.routes.len() - self.options.siblings)
     }
 
     pub(super) fn execute(self) -> Result<Vec<Digest>, JobError> {
         let workers = self.workers();
         let mut digests = vec![Digest::ZERO; self.options.slots];
         thread::scope(|scope| {
-            let others: Vec<_> = (1..workers).map(|w| scope.spawn(move_worker(&self, w))).collect();
+            let run = &self;
+            let mut others: Vec<_> =
+                (1..workers).map(|w| scope.spawn(move || run.work(w))).collect();
+            if self.options.siblings > 0 {
+                others.push(scope.spawn(|| run.take_from_siblings()));
+            }
             let mut parts = vec![self.work(0)];
             parts.extend(others.into_iter().map(|t| t.join().expect("workers do not panic")));
             for part in parts {
@@ -73,33 +93,53 @@ impl<'a> RunningTransfer<'a> {
     /// Threads as asked, at least one for each source whose lanes ask ahead, never more than there are
     /// pieces.
     fn workers(&self) -> usize {
-        let pieces: usize = self.stocks.iter().map(|stock| stock.pieces.count()).sum();
-        let ahead = self.routes.iter().filter(|route| route.asks_ahead()).count();
+        let stocks = &self.stocks[..self.owners()];
+        let pieces: usize = stocks.iter().map(|stock| stock.pieces.count()).sum();
+        let ahead = self.routes().0.iter().filter(|route| route.asks_ahead()).count();
         self.options.threads.max(ahead).clamp(1, MAX_THREADS).min(pieces.max(1))
+    }
+
+    /// Digests in which nothing has been counted.
+    fn no_digests(&self) -> Vec<Digest> {
+        vec![Digest::ZERO; if self.options.digests { self.options.slots } else { 0 }]
+    }
+
+    /// The worker that takes from siblings what they bring. No other worker does: a sibling may wait for
+    /// what the others are to bring.
+    fn take_from_siblings(&self) -> Vec<Digest> {
+        let (mut digests, (_, siblings)) = (self.no_digests(), self.routes());
+        let done = self.fill(siblings, &mut digests);
+        let done = done
+            .and_then(|()| siblings.iter().try_for_each(|route| self.drain(route, &mut digests)));
+        self.note_end(done);
+        digests
     }
 
     /// One worker: begins at a source of its own, then helps with the others.
     fn work(&self, worker: usize) -> Vec<Digest> {
-        let slots = if self.options.digests { self.options.slots } else { 0 };
-        let mut digests = vec![Digest::ZERO; slots];
-        let in_order = self.options.filling.is_some();
-        let mut done = if in_order { self.fill(&mut digests) } else { Ok(()) };
+        let (mut digests, (sources, _)) = (self.no_digests(), self.routes());
+        let in_order = self.options.filling.is_some() || self.options.entering.is_some();
+        let mut done = if in_order { self.fill(sources, &mut digests) } else { Ok(()) };
         let mut drawn = None;
         while done.is_ok() {
-            let mut turns = (0..self.routes.len()).map(|turn| (worker + turn) % self.routes.len());
-            done = turns.try_for_each(|s| self.drain(s, &mut digests));
+            let mut turns = (0..sources.len()).map(|turn| (worker + turn) % sources.len());
+            done = turns.try_for_each(|s| self.drain(&sources[s], &mut digests));
             let now = self.begun.elapsed();
             if !self.waits_for_others(*drawn.get_or_insert(now), now) {
                 break;
             }
             thread::sleep(PAUSE);
         }
+        self.note_end(done);
+        digests
+    }
+
+    fn note_end(&self, done: Result<(), JobError>) {
         if let Err(error) = done {
             // Noted before the others are stopped: what they then report is no cause.
             lock(&self.failed).get_or_insert(error);
             self.stop.store(true, Ordering::Release);
         }
-        digests
     }
 
     /// Whether pieces are still to come that may fall to this worker: others may be late with them, or found no
@@ -118,16 +158,20 @@ impl<'a> RunningTransfer<'a> {
         waits
     }
 
-    /// Draws pieces in the order of the target's memory from all sources whose lanes do not ask ahead,
+    /// Draws pieces in the order of the target's memory from all of these whose lanes do not ask ahead,
     /// so that what is final grows evenly and readers of this relay need not wait.
-    fn fill(&self, digests: &mut [Digest]) -> Result<(), JobError> {
-        let mut lanes = Vec::with_capacity(self.routes.len());
-        for route in &self.routes {
+    fn fill<'r>(
+        &'r self,
+        routes: &'r [CheckedJob<'a>],
+        digests: &mut [Digest],
+    ) -> Result<(), JobError> {
+        let mut lanes = Vec::with_capacity(routes.len());
+        for route in routes {
             let ahead = route.asks_ahead();
             lanes.push(if ahead { None } else { self.open(route)? });
         }
         loop {
-            let open = lanes.iter_mut().zip(&self.routes).filter_map(|(lane, route)| {
+            let open = lanes.iter_mut().zip(routes).filter_map(|(lane, route)| {
                 Some((self.stock(route).0.pieces.next_target()?, route, lane.as_mut()?))
             });
             let Some((_, route, lane)) = open.min_by_key(|(next, ..)| *next) else { break };
@@ -135,15 +179,14 @@ impl<'a> RunningTransfer<'a> {
             let moved = self.step(route, &mut **lane, &mut Vec::new(), digests);
             moved.map_err(|kind| (route.number, kind))?;
         }
-        for (route, _) in self.routes.iter().zip(lanes).filter(|(_, lane)| lane.is_some()) {
+        for (route, _) in routes.iter().zip(lanes).filter(|(_, lane)| lane.is_some()) {
             self.stock(route).0.lane_ended();
         }
         Ok(())
     }
 
     /// Reads pieces of one source until none is left, or others are to give them.
-    fn drain(&self, source: usize, digests: &mut [Digest]) -> Result<(), JobError> {
-        let route = &self.routes[source];
+    fn drain(&self, route: &CheckedJob<'_>, digests: &mut [Digest]) -> Result<(), JobError> {
         let (stock, of_stock) = self.stock(route);
         if stock.is_recalled(of_stock) {
             return Ok(());
@@ -230,7 +273,9 @@ impl<'a> RunningTransfer<'a> {
             });
         }
         self.options.holds.at(HoldPoint::Telling);
-        if let Some(filling) = &self.options.filling {
+        let from_source = route.number < self.owners() * self.options.stripes.max(1);
+        let entering = self.options.entering.as_ref().filter(|_| from_source);
+        for filling in [entering, self.options.filling.as_ref()].into_iter().flatten() {
             pieces.rows(piece, |copy, row, len| {
                 filling.arrived(copy.target_region, row.target, len as u64);
             });
@@ -245,14 +290,6 @@ impl<'a> RunningTransfer<'a> {
         }
         Ok(())
     }
-}
-
-/// A worker's closure, owning nothing but its number.
-fn move_worker<'s>(
-    run: &'s RunningTransfer<'_>,
-    worker: usize,
-) -> impl FnOnce() -> Vec<Digest> + 's {
-    move || run.work(worker)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::piece::pieces::Pieces;
 /// All bounds are checked on this side before any byte moves, and again by each target before it takes a
 /// byte. Copies into overlapping target bytes end in no particular order. When this returns, all bytes are
 /// in the memory of their targets; that they are still granted is for the owners to say.
-/// [`TransferOptions::filling`] is of no use here.
+/// [`TransferOptions::filling`], and what is said of siblings, is of no use here.
 ///
 /// # Errors
 /// The first failure, with the index of its job: [`TransportError::Refused`] without an open grant,
@@ -28,7 +28,8 @@ pub fn write(
     sources: &[Region],
     options: &TransferOptions,
 ) -> Result<Vec<Digest>, WriteError> {
-    let options = &TransferOptions { filling: None, ..options.clone() };
+    let options =
+        &TransferOptions { filling: None, entering: None, siblings: 0, ..options.clone() };
     let failed = |target, kind: TransportError| WriteError { target, kind: kind.while_writing() };
     let mut routes = Vec::with_capacity(jobs.len());
     for (target, job) in jobs.iter().enumerate() {
@@ -37,7 +38,7 @@ pub fn write(
     }
     let stocks = jobs.iter().map(|job| Stock::new(Pieces::cut(&job.copies, WRITE_PIECE_BYTES), 1));
     let bytes = jobs.iter().map(|job| job.copies.iter().map(StridedCopy::bytes).sum());
-    options.gauge.begin(0, bytes, 1);
+    options.gauge.begin(0, bytes, 1, 0);
     let run = RunningTransfer::new(routes, stocks.collect(), sources, options);
     run.execute().map_err(|(target, kind)| failed(target, kind))
 }

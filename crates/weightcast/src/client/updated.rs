@@ -35,6 +35,8 @@ pub struct Transfer {
     pub helpers: Vec<String>,
     /// Bytes that the source gave, and then each helper.
     pub given: Vec<u64>,
+    /// Bytes that came from other shards of the group on this host, which had brought them there.
+    pub siblings: u64,
     /// Bytes that a staged update copied into place once all had arrived; else zero.
     pub staged: u64,
     /// Seconds that the copying into place took.

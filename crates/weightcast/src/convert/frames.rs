@@ -72,7 +72,7 @@ mod tests {
     use prost::bytes::Bytes;
     use weightcast_protocol::ContentDigest;
     use weightcast_protocol::limits::{Limits, NAME_BYTES};
-    use weightcast_protocol::message::{Answer, Assignment, Listing, SourceShard};
+    use weightcast_protocol::message::{Answer, Assignment, Listing, Sibling, SourceShard};
     use weightcast_protocol::{
         Attempt, Epoch, ExportId, Generation, OpSeq, Revision, Term, Version,
     };
@@ -95,6 +95,11 @@ mod tests {
 
     fn layouts(count: u32) -> Arc<[ContentDigest]> {
         (0..count).map(|shard| ContentDigest([shard as u8; 16])).collect()
+    }
+
+    fn sibling(shard: u32) -> Sibling {
+        let (host, export) = (u32::MAX, ExportId(u64::MAX));
+        Sibling { shard, host, data_address: name(shard as usize), export }
     }
 
     fn assigned(sources: usize, shards: u32) -> ServerMessage {
@@ -134,7 +139,10 @@ mod tests {
         [
             assigned(1, limits.shards_per_group),
             assigned(limits.sources as usize, limits.source_shards),
-            answered(Answer::Registered { layouts: layouts(limits.shards_per_group) }),
+            answered(Answer::Registered {
+                layouts: layouts(limits.shards_per_group),
+                siblings: (0..limits.shards_per_group).map(sibling).collect(),
+            }),
             answered(Answer::Described {
                 version: version(0),
                 layouts: layouts(limits.shards_per_group),
@@ -174,8 +182,8 @@ mod tests {
         assert!(assembly.take(frame(Body::Closed(wire::Closed {}))).is_err());
         let mut assembly = Assembly::default();
         assembly.take(page(16)).unwrap();
-        let [inline] =
-            &Encoder::default().frames(answered(Answer::Registered { layouts: layouts(1) }))[..]
+        let [inline] = &Encoder::default()
+            .frames(answered(Answer::Described { version: version(0), layouts: layouts(1) }))[..]
         else {
             panic!("one digest is no page")
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use prost::Message;
 use prost::bytes::Bytes;
 use weightcast_protocol::ContentDigest;
-use weightcast_protocol::message::{Listing, SourceShard};
+use weightcast_protocol::message::{Listing, Sibling, SourceShard};
 
 use super::MalformedMessage;
 use super::values::{listing_frame, source_shard_frame};
@@ -63,7 +63,11 @@ pub(crate) struct Encoder {
     listing: Option<(Arc<Listing>, Bytes)>,
     shards: Option<(Arc<[SourceShard]>, Bytes)>,
     layouts: Option<(Arc<[ContentDigest]>, Bytes)>,
+    registered: Option<(Arc<RegisteredLists>, Bytes)>,
 }
+
+/// Both lists of an answer to `register`.
+type RegisteredLists = (Arc<[ContentDigest]>, Arc<[Sibling]>);
 
 impl Encoder {
     /// An encoder whose fields are counted by `meter`, each once.
@@ -85,8 +89,36 @@ impl Encoder {
     }
 
     pub(super) fn layouts(&mut self, layouts: Arc<[ContentDigest]>) -> Bytes {
-        let make = |of: &[ContentDigest]| of.iter().flat_map(|digest| digest.0).collect();
-        made_once(&mut self.layouts, &self.meter, layouts, Arc::ptr_eq, make)
+        made_once(&mut self.layouts, &self.meter, layouts, Arc::ptr_eq, joined)
+    }
+
+    pub(super) fn registered(
+        &mut self,
+        layouts: Arc<[ContentDigest]>,
+        siblings: Arc<[Sibling]>,
+    ) -> Bytes {
+        let make = |(layouts, siblings): &RegisteredLists| {
+            let (layouts, siblings) = (joined(layouts), siblings.iter().map(sibling_frame));
+            wire::Registered { layouts, siblings: siblings.collect() }.encode_to_vec()
+        };
+        let same = |one: &Arc<RegisteredLists>, other: &Arc<RegisteredLists>| {
+            Arc::ptr_eq(&one.0, &other.0) && Arc::ptr_eq(&one.1, &other.1)
+        };
+        let lists = Arc::new((layouts, siblings));
+        made_once(&mut self.registered, &self.meter, lists, same, make)
+    }
+}
+
+fn joined(layouts: &[ContentDigest]) -> Vec<u8> {
+    layouts.iter().flat_map(|digest| digest.0).collect()
+}
+
+fn sibling_frame(of: &Sibling) -> wire::Sibling {
+    wire::Sibling {
+        shard: of.shard,
+        host: of.host,
+        data_address: of.data_address.clone(),
+        export: of.export.0,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prost::Message;
 use prost::bytes::Bytes;
 use weightcast_protocol::message::{
-    Answer, Assignment, Listing, ServerMessage, SourceShard, Witnesses,
+    Answer, Assignment, Listing, ServerMessage, Sibling, SourceShard, Witnesses,
 };
 use weightcast_protocol::{Attempt, ContentDigest, ExportId, Generation, Nonce, OpSeq, Span};
 
@@ -166,7 +166,7 @@ fn set_answer(body: &mut Body, bytes: Bytes) {
     let Body::Answered(answered) = body else { return };
     let Some(wire::answered::Result::Answer(answer)) = &mut answered.result else { return };
     match &mut answer.answer {
-        Some(W::Registered(layouts)) => layouts.layouts = bytes,
+        Some(W::Registered(registered)) => *registered = bytes,
         Some(W::Described(described)) => described.layouts = bytes,
         Some(W::Listed(listed)) => *listed = bytes,
         _ => {}
@@ -238,10 +238,22 @@ fn layouts(bytes: &[u8]) -> Result<Arc<[ContentDigest]>, MalformedMessage> {
     }
 }
 
+fn registered(bytes: &[u8]) -> Result<Answer, MalformedMessage> {
+    let m = wire::Registered::decode(bytes).map_err(|_| MalformedMessage("registered"))?;
+    let sibling = |m: wire::Sibling| Sibling {
+        shard: m.shard,
+        host: m.host,
+        data_address: m.data_address,
+        export: ExportId(m.export),
+    };
+    let siblings = m.siblings.into_iter().map(sibling).collect();
+    Ok(Answer::Registered { layouts: layouts(&m.layouts)?, siblings })
+}
+
 fn answer(answer: wire::answer::Answer, field: &mut Field) -> Result<Answer, MalformedMessage> {
     use wire::answer::Answer as W;
     Ok(match answer {
-        W::Registered(m) => Answer::Registered { layouts: layouts(&field.or(m.layouts)?)? },
+        W::Registered(bytes) => registered(&field.or(bytes)?)?,
         W::Unregistered(_) => Answer::Unregistered,
         W::Published(m) => Answer::Published { version: version(Some(m))? },
         W::Unpublished(_) => Answer::Unpublished,
@@ -263,8 +275,8 @@ fn answer(answer: wire::answer::Answer, field: &mut Field) -> Result<Answer, Mal
 fn answer_frame(answer: Answer, encoder: &mut Encoder) -> (wire::answer::Answer, Option<Bytes>) {
     use wire::answer::Answer as W;
     let frame = match answer {
-        Answer::Registered { layouts } => {
-            return (W::Registered(wire::Layouts::default()), Some(encoder.layouts(layouts)));
+        Answer::Registered { layouts, siblings } => {
+            return (W::Registered(Bytes::new()), Some(encoder.registered(layouts, siblings)));
         }
         Answer::Described { version, layouts } => {
             let version = Some(version_frame(version));

@@ -8,7 +8,7 @@ use prost::Message;
 use prost::bytes::Bytes;
 use weightcast_protocol::limits::DETAIL_CHARS;
 use weightcast_protocol::message::{
-    Answer, Assignment, Call, ClientMessage, ReadFailure, ServerMessage, SourceShard,
+    Answer, Assignment, Call, ClientMessage, ReadFailure, ServerMessage, Sibling, SourceShard,
 };
 use weightcast_protocol::server::{Inspection, ReplicaState};
 use weightcast_protocol::{
@@ -233,8 +233,9 @@ fn a_field_that_is_larger_than_a_page_comes_before_its_message() {
     for (layouts, frames) in [(most - 1, 1), (most, 1), (most + 1, 3), (2 * most, 3)] {
         let layouts: Arc<[ContentDigest]> =
             (0..layouts).map(|at| ContentDigest((at as u128).to_le_bytes())).collect();
-        let message =
-            ServerMessage::Answered { seq: OpSeq(1), result: Ok(Answer::Registered { layouts }) };
+        let version = Version { epoch: Epoch(1), number: 1 };
+        let described = Answer::Described { version, layouts };
+        let message = ServerMessage::Answered { seq: OpSeq(1), result: Ok(described) };
         let mut encoder = Encoder::default();
         assert_eq!(encoder.frames(message.clone()).len(), frames);
         assert_eq!(from_server(&mut encoder, message.clone()), Some(message));
@@ -246,8 +247,11 @@ fn half_a_digest_is_refused() {
     use server_frame::Body;
     use wire::answer::Answer as W;
     for (bytes, right) in [(0, true), (15, false), (16, true), (17, false), (32, true)] {
-        let layouts = wire::Layouts { layouts: Bytes::from(vec![1; bytes]) };
-        let answer = wire::Answer { answer: Some(W::Registered(layouts)) };
+        let layouts = wire::Described {
+            layouts: Bytes::from(vec![1; bytes]),
+            version: Some(wire::Version::default()),
+        };
+        let answer = wire::Answer { answer: Some(W::Described(layouts)) };
         let result = Some(wire::answered::Result::Answer(answer));
         let body = Some(Body::Answered(wire::Answered { seq: 1, result }));
         let taken = Assembly::default().take(wire::ServerFrame { body });
@@ -260,19 +264,25 @@ fn half_a_digest_is_refused() {
 fn a_field_is_made_once_for_those_who_are_told_the_same() {
     let meter = ByteMeter::default();
     let mut encoder = Encoder::new(meter.clone());
+    let siblings: Arc<[Sibling]> = [].into();
     let registered = |layouts: &Arc<[ContentDigest]>| {
-        let layouts = Arc::clone(layouts);
-        ServerMessage::Answered { seq: OpSeq(1), result: Ok(Answer::Registered { layouts }) }
+        let (layouts, siblings) = (Arc::clone(layouts), Arc::clone(&siblings));
+        ServerMessage::Answered {
+            seq: OpSeq(1),
+            result: Ok(Answer::Registered { layouts, siblings }),
+        }
     };
     let [one, other]: [Arc<[ContentDigest]>; 2] =
         [1, 2].map(|byte| vec![ContentDigest([byte; 16]); 10].into());
     let mut sent = Vec::new();
-    for (layouts, alive) in [(&one, 160), (&one, 160), (&other, 320), (&other, 320), (&one, 480)] {
+    // Three bytes say what follows, and how long it is.
+    for (layouts, fields) in [(&one, 1), (&one, 1), (&other, 2), (&other, 2), (&one, 3)] {
+        let alive = fields * 163;
         sent.push(encoder.frames(registered(layouts)));
         assert_eq!(meter.alive(), alive);
         assert_eq!(from_server(&mut encoder, registered(layouts)), Some(registered(layouts)));
         assert_eq!(meter.alive(), alive);
     }
     drop(sent);
-    assert_eq!(meter.alive(), 160, "the last is kept");
+    assert_eq!(meter.alive(), 163, "the last is kept");
 }

@@ -95,7 +95,7 @@ fn shared(frame: &ServerFrame) -> usize {
         Body::Answered(answered) => match &answered.result {
             Some(Result::Answer(answer)) => match &answer.answer {
                 Some(Answer::Listed(listing)) => listing.len(),
-                Some(Answer::Registered(layouts)) => layouts.layouts.len(),
+                Some(Answer::Registered(registered)) => registered.len(),
                 Some(Answer::Described(described)) => described.layouts.len(),
                 _ => 0,
             },
@@ -229,9 +229,7 @@ mod tests {
     fn what_many_sessions_share_is_counted_where_it_was_made_and_the_rest_here() {
         use crate::wire::answer::Answer as Kind;
         use crate::wire::answered::Result as Outcome;
-        use crate::wire::{
-            Answer, Answered, Assigned, Assignment, Committed, Described, Error, Layouts,
-        };
+        use crate::wire::{Answer, Answered, Assigned, Assignment, Committed, Described, Error};
         const SHARED: usize = 5_000;
         let shared = || Bytes::from(vec![1; SHARED]);
         let answered = |answer| {
@@ -251,7 +249,7 @@ mod tests {
             (assigned(Some(own)), 0),
             (assigned(None), 0),
             (answered(Some(Kind::Listed(shared()))), SHARED),
-            (answered(Some(Kind::Registered(Layouts { layouts: shared() }))), SHARED),
+            (answered(Some(Kind::Registered(shared()))), SHARED),
             (answered(Some(Kind::Described(described))), SHARED),
             (answered(Some(Kind::Committed(committed))), 0),
             (answered(None), 0),

@@ -45,8 +45,8 @@ impl CallHandler<'_> {
             self.blobs.retain(layout);
         }
         group.registered = true;
-        let layouts = group.layouts();
-        self.finish(incarnation, Ok(Answer::Registered { layouts }));
+        let (layouts, siblings) = (group.layouts(), group.siblings());
+        self.finish(incarnation, Ok(Answer::Registered { layouts, siblings }));
     }
 
     pub(in crate::server) fn start_unregister(

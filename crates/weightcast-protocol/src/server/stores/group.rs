@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Announcement, Location, Open, Registration, Role};
+use crate::message::{Announcement, Location, Open, Registration, Role, Sibling};
 use crate::server::stores::sessions::MemberId;
 use crate::server::stores::store::Store;
 use crate::server::stores::transaction::{GroupTransfer, Kept, Phase, Transaction, name_shards};
@@ -213,6 +213,26 @@ impl Group {
     /// Layouts of its shards, in order; empty if they are not registered.
     pub(in crate::server) fn layouts(&self) -> Arc<[ContentDigest]> {
         self.members.values().filter_map(|m| m.registration.map(|r| r.layout)).collect()
+    }
+
+    /// Its registered shards that share their hosts with others of them, in order.
+    pub(in crate::server) fn siblings(&self) -> Arc<[Sibling]> {
+        let mut hosts = BTreeMap::<&str, Vec<u32>>::new();
+        for (shard, member) in &self.members {
+            hosts.entry(&member.location.host).or_default().push(*shard);
+        }
+        let sibling = |(shard, member): (&u32, &Member)| {
+            let host = member.location.host.as_str();
+            // Without a name nobody knows who is there too.
+            let host = hosts.get(host).filter(|on| on.len() > 1 && !host.is_empty())?;
+            Some(Sibling {
+                shard: *shard,
+                host: host[0],
+                data_address: member.data_address.clone(),
+                export: member.registration?.export,
+            })
+        };
+        self.members.iter().filter_map(sibling).collect()
     }
 
     /// Whether its shards have the same layouts as another group's, one by one.
@@ -426,6 +446,28 @@ mod tests {
         // A call that has ended is none any more.
         server.at(group).active = None;
         assert!(versions(&server).is_empty() && !server.at(group).installs());
+    }
+
+    #[test]
+    fn siblings_are_shards_whose_host_has_a_name_and_further_shards() {
+        let mut server = server();
+        let group = server.prop("a", 5);
+        let on = |server: &mut Server, hosts: [&str; 5]| {
+            for (member, host) in server.at(group).members.values_mut().zip(hosts) {
+                member.location.host = host.to_owned();
+            }
+            let siblings = server.groups[&group].siblings();
+            siblings.iter().map(|of| (of.shard, of.host)).collect::<Vec<_>>()
+        };
+        assert_eq!(on(&mut server, ["a", "b", "c", "d", "e"]), []);
+        assert_eq!(on(&mut server, [""; 5]), []);
+        assert_eq!(on(&mut server, ["a", "b", "c", "b", "a"]), [(0, 0), (1, 1), (3, 1), (4, 0)]);
+        let of = server.groups[&group].siblings()[2].clone();
+        let (data_address, export) = ("a:3".to_owned(), ExportId(10 * group.number + 3));
+        assert_eq!(of, Sibling { shard: 3, host: 1, data_address, export });
+        server.at(group).members.get_mut(&3).unwrap().registration = None;
+        let left = server.groups[&group].siblings();
+        assert!(left.iter().all(|of| of.shard != 3), "it has no memory");
     }
 
     #[test]

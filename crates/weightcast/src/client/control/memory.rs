@@ -16,8 +16,10 @@ use crate::client::connection::ServerConnection;
 use crate::client::event::Event;
 use crate::client::handle_state::HandleState;
 use crate::client::memory::registration::RegisteredShard;
+use crate::client::memory::siblings::taken_from;
 use crate::client::mismatch::refusal::{FoundRefusal, OwnPublication, look};
 use crate::client::push::target::{PushedRead, ReportRead};
+use crate::client::reading::entering::EnteringBytes;
 use crate::client::reading::route::ArrivedRead;
 use crate::client::reading::staging::{self, Installed};
 use crate::client::reading::{RunningRead, Target, read_assigned};
@@ -35,6 +37,8 @@ pub(in crate::client) struct RegisteredMemory {
     /// Progress of a fill that a fence cut short, for a call that continues it; and the memory that
     /// was filled. The weak reference must not keep that memory alive.
     left: Option<(Weak<RegisteredShard>, Arc<Filling>)>,
+    /// What siblings take while the memory, or what lies beside it, is filled.
+    entering: Option<(ExportId, EnteringBytes)>,
     /// Memory beside the registered memory, which a staged update fills.
     pub(in crate::client) staged: Option<Target>,
     /// The running read, or the running copy into place.
@@ -68,6 +72,7 @@ impl RegisteredMemory {
             exposed: Vec::new(),
             filling: None,
             left: None,
+            entering: None,
             staged: None,
             read: None,
             last_read: None,
@@ -127,6 +132,7 @@ impl RegisteredMemory {
             self.left = Some((Arc::downgrade(&registration), filling));
         }
         self.drop_record();
+        self.close_to_siblings();
         for id in self.exposed.drain(..) {
             // No wait: the readers that are still there were told to read elsewhere.
             self.shared.exports.exports().withdraw(id, Duration::ZERO);
@@ -232,7 +238,7 @@ impl RegisteredMemory {
             self.shared.figures.count(|model| model.retries += 1);
         }
         let target = match self.target(assignment.staged, keep, again) {
-            Ok(target) => target,
+            Ok(target) => self.open_to_siblings(target, seq, attempt, keep),
             Err(detail) => {
                 let result = Err(ReadFailure::Layout { detail });
                 let _ = self.events.send(Event::ReadDone { seq, attempt, result });
@@ -311,7 +317,8 @@ impl RegisteredMemory {
             let left = left.map(|(_, filling)| Arc::clone(filling));
             let serving = self.filling.as_ref().and(self.exposed.last().copied());
             let filling = self.filling.clone().or(left);
-            return Ok(Target { registration, filling, live: None, serving, moves_all });
+            let (live, entering) = (None, None);
+            return Ok(Target { registration, filling, live, serving, moves_all, entering });
         }
         let staged = match self.staged.take().filter(|_| keep) {
             Some(staged) => staged,
@@ -324,12 +331,54 @@ impl RegisteredMemory {
         Ok(Target { live: Some(registration), moves_all, ..staged })
     }
 
+    /// Lets siblings take what this shard brings into the target. Not where bytes were wrong: then each shard
+    /// reads for itself, so that it is known where they came from. Nor where a part came in an earlier call: the
+    /// program may have written there since.
+    fn open_to_siblings(
+        &mut self,
+        mut target: Target,
+        seq: OpSeq,
+        since: Attempt,
+        keep: bool,
+    ) -> Target {
+        let goes_on =
+            keep && self.entering.as_ref().is_some_and(|(_, entering)| entering.seq == seq);
+        if !goes_on {
+            self.close_to_siblings();
+        }
+        let shares = target.registration.siblings.is_some() && !target.moves_all;
+        let Some((_, memory)) = self.shared.current().filter(|_| shares && keep == goes_on) else {
+            self.close_to_siblings();
+            return target;
+        };
+        if self.entering.is_none() {
+            let regions = target.registration.regions.clone();
+            let filling = Arc::new(Filling::new(&regions));
+            let id = taken_from(memory, seq).at(since.0);
+            let exports = self.shared.exports.exports();
+            exports.expose_filling(id, since.0, regions, Arc::clone(&filling));
+            self.entering =
+                Some((id, EnteringBytes { seq, since, filling, split: Arc::default() }));
+        }
+        target.entering = self.entering.as_ref().map(|(_, entering)| entering.clone());
+        target
+    }
+
+    /// Siblings take no more: all have what they need, or begin anew.
+    fn close_to_siblings(&mut self) {
+        if let Some((id, _)) = self.entering.take() {
+            self.shared.exports.exports().withdraw(id, Duration::ZERO);
+        }
+    }
+
     /// Copies the staged bytes into the registered memory, in the background.
     pub(in crate::client) fn install(&mut self, seq: OpSeq, attempt: Attempt) {
         let (Some(staged), Some((registration, _))) = (self.staged.take(), self.shared.current())
         else {
             return; // the session is told of no end, and gives up
         };
+        // All shards have read.
+        self.close_to_siblings();
         let running = RunningRead::default();
         let cancel = Arc::clone(&running.cancel);
         self.read = Some(running);
@@ -358,6 +407,7 @@ impl RegisteredMemory {
 
     /// Frees the memory beside the registered memory.
     pub(super) fn unstage(&mut self) {
+        self.close_to_siblings();
         self.staged = None;
     }
 
@@ -393,6 +443,7 @@ impl RegisteredMemory {
     /// Takes the read of an ended call. Its note becomes the memory's if the call succeeded and the
     /// bytes are in place.
     pub(super) fn take_arrived(&mut self, well: bool) -> Option<Box<ArrivedRead>> {
+        self.close_to_siblings();
         let arrived = self.arrived.take()?;
         if well && arrived.in_place {
             self.note = Some(arrived.note.clone());

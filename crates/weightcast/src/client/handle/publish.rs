@@ -141,8 +141,10 @@ mod tests {
         let encoded = manifest::encode(made.layout());
         let name = manifest::blob_digest(&encoded);
         let version = Version { epoch: Epoch(1), number: 5 };
-        let answers =
-            [Answer::Registered { layouts: [name].into() }, Answer::Published { version }];
+        let answers = [
+            Answer::Registered { layouts: [name].into(), siblings: [].into() },
+            Answer::Published { version },
+        ];
         let mut answers = answers.into_iter();
         let said = vec![whole(b""), whole(&encoded)];
         let scene = HandleScene::new(1, said, move |_| Ok(answers.next().expect("two calls")));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weightcast_plan::{Catalog, Layout, LayoutError};
-use weightcast_protocol::message::{Answer, Call};
+use weightcast_protocol::message::{Answer, Call, Sibling};
 use weightcast_protocol::{CallError, ContentDigest, Selector};
 use weightcast_transport::{ExportId, Region};
 
@@ -62,8 +62,8 @@ impl ShardHandle {
         let resolved = self.resolve(layout, described, (&regions, source), until);
         let (layout, reservation) = resolved.map_err(|error| self.decline(error, until))?;
         let export = ExportId::random();
-        let layouts = self.agree(&layout, export, until)?;
-        let registered = self.registration(&layouts, regions, transformed, until)?;
+        let (layouts, siblings) = self.agree(&layout, export, until)?;
+        let registered = self.registration(&layouts, &siblings, regions, transformed, until)?;
         let own = self.own()?;
         own.shared.register(registered, export);
         own.shared.push.registered(layouts);
@@ -105,7 +105,7 @@ impl ShardHandle {
         layout: &Layout,
         export: ExportId,
         until: Instant,
-    ) -> Result<Vec<ContentDigest>, Error> {
+    ) -> Result<(Vec<ContentDigest>, Arc<[Sibling]>), Error> {
         let (encoded, bytes) = (manifest::encode(layout), layout.bytes());
         let export = weightcast_protocol::ExportId(export.0);
         loop {
@@ -113,7 +113,9 @@ impl ShardHandle {
             let layout = self.online(until, stored).map_err(|error| self.decline(error, until))?;
             let call = Call::Register { layout, export, bytes };
             match self.call(call, left(until))?.0 {
-                Answer::Registered { layouts } => return Ok(layouts.to_vec()),
+                Answer::Registered { layouts, siblings } => {
+                    return Ok((layouts.to_vec(), siblings));
+                }
                 Answer::Described { .. } => {}
                 other => return Err(unexpected(&other)),
             }
@@ -156,6 +158,7 @@ impl ShardHandle {
     fn registration(
         &self,
         layouts: &[ContentDigest],
+        siblings: &[Sibling],
         regions: Vec<Region>,
         transformed: Option<Transformed>,
         until: Instant,
@@ -175,6 +178,9 @@ impl ShardHandle {
             None => Ok(made),
             Some(what) => Err(self.incomplete(&what)),
         });
+        // Nobody fills a trainer's memory but the trainer.
+        let siblings = if self.own()?.fills { siblings } else { &[] };
+        let made = made.map(|made| made.beside(&layouts, self.replica.shard, siblings));
         made.map(|made| made.transformed(transformed)).inspect_err(|_| {
             // Every shard finds the same, from the same layouts: all take the registration back.
             if self.call(Call::Unregister, left(until).max(LEAVE)).is_err() {

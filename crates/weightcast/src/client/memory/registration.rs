@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use weightcast_plan::{Cell, Layout, Run, Tensor, catalog_digest, cells, missing, runs};
 use weightcast_protocol::ContentDigest;
+use weightcast_protocol::message::Sibling;
 use weightcast_transport::Region;
 
+use super::siblings::Siblings;
 use crate::error::Error;
 use crate::transform::Transformed;
 
@@ -23,6 +25,8 @@ pub(crate) struct RegisteredShard {
     pub(crate) tensors: BTreeMap<String, Tensor>,
     /// This shard's slices, cut where the set of shards that hold them changes.
     pub(crate) cells: Vec<Cell>,
+    /// Shards of the group on this host that bring a part of what this one holds.
+    pub(crate) siblings: Option<Arc<Siblings>>,
     /// Where the cells lie in memory.
     pub(super) runs: Vec<Run>,
     /// For each cell, the key of its tensor, with which the cell's digest is multiplied before
@@ -45,8 +49,14 @@ impl RegisteredShard {
         let runs = runs(&layout, &cells);
         let keys = cells.iter().map(|cell| tensor_of(&layout, cell).key()).collect();
         let catalog = ContentDigest(catalog_digest(&all));
-        let transformed = None;
-        Ok(Self { layout, regions, transformed, catalog, tensors, cells, runs, keys })
+        let (transformed, siblings) = (None, None);
+        Ok(Self { layout, regions, transformed, catalog, tensors, cells, siblings, runs, keys })
+    }
+
+    /// Notes which shards of the group are on this host. `layouts` are those of the group.
+    pub(crate) fn beside(mut self, layouts: &[Arc<Layout>], shard: u32, told: &[Sibling]) -> Self {
+        self.siblings = Siblings::new(layouts, shard, &self.cells, told).map(Arc::new);
+        self
     }
 
     /// Notes that the regions are a representation of other memory, if they are.

@@ -5,11 +5,13 @@
 //! finds what need not be read, because the memory holds it already. `networks` says where a reader may connect to,
 //! and `reach` explains addresses that only one host can reach. `pace` measures
 //! how fast the bytes come, and `source_spans` tells traces when those of a source are there. `staging` is memory that a staged update fills before its bytes are
-//! copied into place. A read leaves `evidence` in case its sums are refused; `difference` says how
+//! copied into place. `taking` is what shards of one host
+//! take from each other. A read leaves `evidence` in case its sums are refused; `difference` says how
 //! two layouts differ.
 
 pub(in crate::client) mod bound_source;
 mod difference;
+pub(super) mod entering;
 pub(super) mod evidence;
 pub(crate) mod networks;
 pub(in crate::client) mod pace;
@@ -20,6 +22,7 @@ pub(crate) mod read;
 pub(crate) mod route;
 mod source_spans;
 pub(super) mod staging;
+mod taking;
 pub(in crate::client) mod unchanged;
 
 use std::sync::Arc;
@@ -32,6 +35,7 @@ use weightcast_protocol::ContentDigest;
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::{ExportId, Filling};
 
+use self::entering::EnteringBytes;
 use self::pace::ReadPace;
 use self::read::{Comparing, Read};
 use self::route::ArrivedRead;
@@ -56,6 +60,8 @@ pub(super) struct Target {
     pub(super) serving: Option<ExportId>,
     /// Everything is to be moved, whatever the memory is known to hold.
     pub(super) moves_all: bool,
+    /// What siblings on this host take while it is filled.
+    pub(super) entering: Option<EnteringBytes>,
 }
 
 /// Control over a running read.
@@ -98,6 +104,7 @@ pub(super) async fn read_assigned(
             cancel: running.cancel,
             pace: running.pace,
             filling: target.filling,
+            entering: target.entering.as_ref(),
             memory: &shared.memory,
             comparing: Comparing {
                 live: target.live.as_deref(),
@@ -169,8 +176,14 @@ mod tests {
             helpers: Vec::new(),
             shards: [shard].into(),
         };
-        let target =
-            Target { registration, filling: None, live: None, serving: None, moves_all: false };
+        let target = Target {
+            registration,
+            filling: None,
+            live: None,
+            serving: None,
+            moves_all: false,
+            entering: None,
+        };
         let connection = to([FakePort::saying([said])]);
         let running = RunningRead::default();
         let read = read_assigned(connection, shared, assignment, target, deadline, running).await;
@@ -210,7 +223,14 @@ mod tests {
 
     fn target(scene: &RouteScene) -> Target {
         let registration = Arc::clone(&scene.registration);
-        Target { registration, filling: None, live: None, serving: None, moves_all: false }
+        Target {
+            registration,
+            filling: None,
+            live: None,
+            serving: None,
+            moves_all: false,
+            entering: None,
+        }
     }
 
     /// What is known of the memory counts unless everything is to be moved.

@@ -8,6 +8,7 @@ use weightcast_plan::Layout;
 use weightcast_protocol::message::Assignment;
 use weightcast_transport::{ExportId, ExportTable, Filling};
 
+use super::entering::EnteringBytes;
 use super::pace::ReadPace;
 use crate::client::memory::registration::RegisteredShard;
 
@@ -22,6 +23,8 @@ pub(crate) struct Read<'a> {
     pub(crate) pace: ReadPace,
     /// Which units are final already; they may be served while the rest comes.
     pub(crate) filling: Option<Arc<Filling>>,
+    /// What siblings take meanwhile, and which this shard takes from in turn.
+    pub(crate) entering: Option<&'a EnteringBytes>,
     /// Held while memory is written. Stopping a read waits for this lock, so nothing slow happens
     /// under it but the transfer and its digests.
     pub(crate) memory: &'a Mutex<()>,

@@ -12,7 +12,8 @@ use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
-    Auth, ExportId, Holds, Peer, SourceJob, StridedCopy, TransferOptions, TransportError, Way,
+    Auth, Digest, ExportId, Holds, Peer, ReadError, SourceJob, StridedCopy, TransferOptions,
+    TransportError, Way,
 };
 
 use super::bound_source::{BoundSource, strided};
@@ -24,6 +25,7 @@ use super::plans::Plans;
 use super::reach;
 use super::read::Read;
 use super::source_spans::SourceSpans;
+use super::taking::SharedRead;
 use super::unchanged::content::{Experience, KnownContent};
 use super::unchanged::{ComparedRead, LeftOut};
 use crate::client::memory::registration::union;
@@ -74,31 +76,30 @@ impl Routes {
         // Helpers are asked for bytes alone.
         let source = &bound[..bound.len() / read.assignment.stripes()];
         let compared = ComparedRead::new(read, &plan, source, self.content());
-        let options = TransferOptions {
-            threads: self.threads,
-            deadline: Some(read.deadline),
-            cancel: Arc::clone(&read.cancel),
-            gauge: Arc::clone(&read.pace.gauge),
-            filling: read.filling.clone(),
-            digests: true,
-            holds: self.holds.clone(),
-            stripes: read.assignment.stripes(),
-            slots: read.registration.cells.len(),
-        };
+        let mut shared = SharedRead::new(read, &bound, |address, until| self.peer(address, until));
         let memory = read.memory.lock().expect("no panic while held");
         if read.cancel.load(Ordering::Acquire) {
             return Err(source_failure(0, "cancelled"));
         }
-        let left_out = compared.look().ok_or_else(|| source_failure(0, "cancelled"))?;
-        let jobs = jobs(&plan, &left_out, &bound);
-        let kept = read.filling.as_ref().is_some_and(|filling| filling.progress().0 > 0);
-        let spans =
-            bound.iter().zip(&jobs).map(|(bound, job)| bound.span(read.assignment, bytes(job)));
-        let sources = SourceSpans::new(spans, &read.pace.gauge);
+        let mut left_out = compared.look().ok_or_else(|| source_failure(0, "cancelled"))?;
+        if let Some(shared) = &shared {
+            shared.leave_out(&plan, &mut left_out);
+        }
         let moving = Instant::now();
-        let mut digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)
-            .map_err(|e| self.failed(&bound[e.source], &e.kind, read))?;
-        drop(sources);
+        let MovedBytes { mut digests, kept, mut transfer } = loop {
+            match self.move_bytes(read, &plan, &left_out, &bound, shared.as_ref()) {
+                Err(error)
+                    if error.source >= bound.len()
+                        && shared.as_ref().is_some_and(SharedRead::takes) =>
+                {
+                    shared.as_mut().expect("just seen").go_alone(&error.kind);
+                }
+                moved => {
+                    break moved
+                        .map_err(|e| self.failed(&bound[e.source % bound.len()], &e.kind, read))?;
+                }
+            }
+        };
         let digesting = info_span!("digest").entered();
         if kept {
             // The transfer has digested only the bytes of this read; earlier reads have brought the
@@ -111,7 +112,6 @@ impl Routes {
         }
         drop(digesting);
         drop(memory);
-        let mut transfer = self.transfer(read, &jobs);
         let shards = bound.iter().map(|bound| bound.shard);
         transfer.given = by_replica(read.assignment, shards.zip(read.pace.gauge.given()));
         transfer.unchanged = left_out.bytes(&plan);
@@ -132,6 +132,55 @@ impl Routes {
         };
         let in_place = !read.assignment.staged;
         Ok(ArrivedRead { sums, transfer, note, in_place, content, evidence })
+    }
+
+    /// Moves what is not left out. An error of a job beyond the bound ones is a sibling's, or of a source in the place of
+    /// one.
+    fn move_bytes(
+        &self,
+        read: &Read<'_>,
+        plan: &Plan,
+        left_out: &LeftOut,
+        bound: &[BoundSource],
+        shared: Option<&SharedRead<'_>>,
+    ) -> Result<MovedBytes, ReadError> {
+        let stripes = read.assignment.stripes();
+        let mut jobs = jobs(plan, left_out, bound, shared);
+        let taken =
+            shared.map(|shared| shared.jobs(plan, left_out, &bound[..bound.len() / stripes]));
+        let taken = taken.unwrap_or_default();
+        let siblings = taken.len();
+        let mut spans: Vec<Span> = bound
+            .iter()
+            .zip(&jobs)
+            .map(|(bound, job)| bound.span(read.assignment, bytes(job)))
+            .collect();
+        spans.extend(shared.map(|shared| shared.spans(&taken)).unwrap_or_default());
+        jobs.extend(taken);
+        let entering = shared.map(|shared| Arc::clone(&shared.entering().filling));
+        let options = TransferOptions {
+            threads: self.threads,
+            deadline: Some(read.deadline),
+            cancel: Arc::clone(&read.cancel),
+            gauge: Arc::clone(&read.pace.gauge),
+            filling: read.filling.clone(),
+            entering: entering.clone(),
+            siblings,
+            digests: true,
+            holds: self.holds.clone(),
+            stripes,
+            slots: read.registration.cells.len(),
+        };
+        let fillings = [read.filling.as_ref(), entering.as_ref()];
+        let kept = fillings.into_iter().flatten().any(|filling| filling.progress().0 > 0);
+        let sources = SourceSpans::new(spans.into_iter(), &read.pace.gauge);
+        let digests = weightcast_transport::read(&jobs, &read.registration.regions, &options)?;
+        drop(sources);
+        let mut transfer = self.transfer(read, &jobs);
+        if shared.is_some_and(SharedRead::takes) {
+            transfer.siblings = read.pace.gauge.given().iter().skip(bound.len()).sum();
+        }
+        Ok(MovedBytes { digests, kept, transfer })
     }
 
     /// What these jobs have moved, and by which way.
@@ -275,6 +324,15 @@ pub(in crate::client) struct Unreached {
     pub(in crate::client) said: String,
 }
 
+/// Bytes that have come.
+struct MovedBytes {
+    /// Of each cell, what has come now.
+    digests: Vec<Digest>,
+    /// Whether some had come before.
+    kept: bool,
+    transfer: Transfer,
+}
+
 /// A finished read.
 pub(crate) struct ArrivedRead {
     pub(crate) sums: ShardSums,
@@ -298,9 +356,14 @@ fn by_replica(assignment: &Assignment, given: impl Iterator<Item = (usize, u64)>
     each
 }
 
-/// A job for each source: all copies of the plan from there but those that are left out. One without
+/// A job for each source: all copies of the plan from there but those that are left out, and those that siblings bring. One without
 /// copies still has to find that its source stands; helpers have none of their own.
-fn jobs<'a>(plan: &Plan, left_out: &LeftOut, bound: &'a [BoundSource]) -> Vec<SourceJob<'a>> {
+fn jobs<'a>(
+    plan: &Plan,
+    left_out: &LeftOut,
+    bound: &'a [BoundSource],
+    shared: Option<&SharedRead<'_>>,
+) -> Vec<SourceJob<'a>> {
     // The transport asks for bytes as they are.
     let Codec::Raw = plan.codec;
     let moved = || plan.copies.iter().enumerate().filter(|(number, _)| !left_out.has(*number));
@@ -308,7 +371,13 @@ fn jobs<'a>(plan: &Plan, left_out: &LeftOut, bound: &'a [BoundSource]) -> Vec<So
     let mut counts = vec![0; shards];
     moved().for_each(|(_, copy)| counts[copy.source as usize] += 1);
     let mut copies: Vec<Vec<_>> = counts.into_iter().map(Vec::with_capacity).collect();
-    moved().for_each(|(_, copy)| copies[copy.source as usize].push(strided(copy)));
+    for (_, copy) in moved() {
+        let copies = &mut copies[copy.source as usize];
+        match shared {
+            Some(shared) => copies.extend(shared.own(copy).iter().map(strided)),
+            None => copies.push(strided(copy)),
+        }
+    }
     bound.iter().map(|bound| bound.job(std::mem::take(&mut copies[bound.shard]))).collect()
 }
 

@@ -45,7 +45,14 @@ pub(in crate::client) fn allocate(
         .map_err(|error| Error::io("allocate memory for staging", error))?;
     let filling = Some(Arc::new(Filling::new(&regions)));
     let staged = Arc::new(registration.within(regions));
-    Ok(Target { registration: staged, filling, live: None, serving: None, moves_all: false })
+    Ok(Target {
+        registration: staged,
+        filling,
+        live: None,
+        serving: None,
+        moves_all: false,
+        entering: None,
+    })
 }
 
 /// Copies the slices, and no other byte, from staged into registered memory. `None` if cancelled;

@@ -2,7 +2,7 @@
 
 use weightcast_protocol::message::{
     Announcement, Answer, Assignment, Call, ClientMessage, EpochPolicy, Holding, Listing, Location,
-    Open, ReadFailure, Registration, Role, ServerMessage, SourceShard, Witnesses,
+    Open, ReadFailure, Registration, Role, ServerMessage, Sibling, SourceShard, Witnesses,
 };
 use weightcast_protocol::{
     Attempt, CallError, Condition, ContentDigest, Epoch, ExportId, Freshness, Generation,
@@ -281,9 +281,21 @@ impl MessageDraw {
         }
     }
 
+    fn sibling(&mut self) -> Sibling {
+        Sibling {
+            shard: self.next() as u32,
+            host: self.next() as u32,
+            data_address: self.text(),
+            export: ExportId(self.number()),
+        }
+    }
+
     fn answer(&mut self) -> Answer {
         match self.next() % 8 {
-            0 => Answer::Registered { layouts: self.list(4, Self::digest).into() },
+            0 => Answer::Registered {
+                layouts: self.list(4, Self::digest).into(),
+                siblings: self.list(4, Self::sibling).into(),
+            },
             1 => Answer::Unregistered,
             2 => Answer::Published { version: self.version() },
             3 => Answer::Unpublished,

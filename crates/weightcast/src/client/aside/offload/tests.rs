@@ -194,7 +194,9 @@ fn kept(room: &Arc<Room>) -> (Second, std::sync::mpsc::Receiver<Call>) {
     let scene = HandleScene::new(1, vec![whole(b""), whole(&encoded)], move |call| {
         says.send(call.clone()).expect("it is heard");
         Ok(match call {
-            Call::Register { .. } => Answer::Registered { layouts: [name].into() },
+            Call::Register { .. } => {
+                Answer::Registered { layouts: [name].into(), siblings: [].into() }
+            }
             Call::Publish { .. } => Answer::Published { version: VERSION },
             _ => Answer::Committed { version: VERSION, source: "trainer".to_owned() },
         })

@@ -81,7 +81,8 @@ fn down() -> Said {
 
 /// A group that registers these layouts.
 fn registered(layouts: &[&Layout]) -> Answer {
-    Answer::Registered { layouts: layouts.iter().map(|layout| name_of(layout)).collect() }
+    let layouts = layouts.iter().map(|layout| name_of(layout)).collect();
+    Answer::Registered { layouts, siblings: [].into() }
 }
 
 fn register(scene: &HandleScene, layout: &Layout, regions: &[Region]) -> Result<(), Error> {

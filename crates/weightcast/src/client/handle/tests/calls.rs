@@ -252,7 +252,7 @@ fn the_newest_version_that_an_answer_names_is_heard_of() {
         (ok(Answer::Unchanged { held: None }), None),
         (ok(Answer::Listed(Arc::new(listing()))), Some(VERSION)),
         (ok(Answer::Listed(Arc::new(empty))), None),
-        (ok(Answer::Registered { layouts }), None),
+        (ok(Answer::Registered { layouts, siblings: [].into() }), None),
         (ok(Answer::LetGo), None),
         (ok(Answer::Unpublished), None),
         (ok(Answer::Unregistered), None),

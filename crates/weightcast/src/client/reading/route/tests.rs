@@ -161,6 +161,7 @@ impl RouteScene {
             cancel: Arc::clone(&self.cancel),
             pace: pace.clone(),
             filling: None,
+            entering: None,
             memory: &self.memory,
             comparing: Comparing::default(),
         })
@@ -296,13 +297,14 @@ fn a_source_of_which_everything_is_left_out_has_a_job_too() {
         cancel: Arc::default(),
         pace: ReadPace::default(),
         filling: None,
+        entering: None,
         memory: &scene.memory,
         comparing: Comparing::default(),
     };
     let found = scene.routes.plans.get(read.registration, &read.assignment.layouts(), read.sources);
     let (plan, _) = found.map_err(|e| format!("{e:?}")).unwrap();
     let bound = scene.routes.bind(&plan, &read).map_err(|e| format!("{e:?}")).unwrap();
-    let jobs = jobs(&plan, &LeftOut::everything(&plan), &bound);
+    let jobs = jobs(&plan, &LeftOut::everything(&plan), &bound, None);
     assert_eq!((bound.len(), jobs.len(), jobs.iter().map(bytes).sum::<u64>()), (1, 1, 0));
 }
 
@@ -337,6 +339,7 @@ fn other_tensors_than_the_groups_are_not_read() {
         cancel: Arc::default(),
         pace,
         filling: None,
+        entering: None,
         memory: &scene.memory,
         comparing: Comparing::default(),
     });
@@ -395,6 +398,7 @@ fn sources_of_one_layout_are_read_by_one_plan_together_or_alone() {
             cancel: Arc::default(),
             pace: ReadPace::default(),
             filling: None,
+            entering: None,
             memory: &scene.memory,
             comparing: Comparing::default(),
         });

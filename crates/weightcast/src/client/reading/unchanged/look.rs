@@ -3,6 +3,7 @@
 //! The memory belongs to the program between two reads, and a read that failed leaves parts of two
 //! versions. So no byte is left out of a read that was not digested here just before.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use weightcast_plan::{Copy, Plan, Run, Unchanged};
@@ -35,6 +36,17 @@ impl LeftOut {
     /// Whether the copy of this number is left out.
     pub(in crate::client::reading) fn has(&self, copy: usize) -> bool {
         self.copies[copy].is_some()
+    }
+
+    /// Leaves of these cells out only those of which no byte is moved.
+    pub(in crate::client::reading) fn whole(&mut self, plan: &Plan, cells: impl Fn(u32) -> bool) {
+        let moved = plan.copies.iter().zip(&self.copies).filter(|(_, left)| left.is_none());
+        let moved: BTreeSet<u32> = moved.map(|(copy, _)| copy.cell).collect();
+        for (copy, left) in plan.copies.iter().zip(&mut self.copies) {
+            if cells(copy.cell) && moved.contains(&copy.cell) {
+                *left = None;
+            }
+        }
     }
 
     /// Bytes that are left out.

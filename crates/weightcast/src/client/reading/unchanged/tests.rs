@@ -116,6 +116,7 @@ impl CompareScene {
             cancel: Arc::clone(&self.cancel),
             pace: ReadPace::default(),
             filling,
+            entering: None,
             memory: &self.memory,
             comparing: Comparing {
                 live: self.staged.is_some().then_some(&*self.registration),
@@ -250,6 +251,7 @@ fn what_is_new_of_a_cell_is_moved_though_the_cell_is_as_it_was() {
         cancel: Arc::default(),
         pace: ReadPace::default(),
         filling: None,
+        entering: None,
         memory: &scene.memory,
         comparing: Comparing::default(),
     };
