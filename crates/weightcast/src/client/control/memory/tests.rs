@@ -1,6 +1,7 @@
 //! The memory's note describes what the memory holds, not what was read beside it.
 
 use weightcast_plan::{DType, LayoutBuilder, Part, Plan};
+use weightcast_protocol::message::Sibling;
 use weightcast_protocol::{ContentDigest, Epoch, Version};
 use weightcast_transport::{Auth, Peer, Region};
 
@@ -26,10 +27,17 @@ fn holding() -> RegisteredMemory {
 
 /// The same, and what its control thread is told.
 fn told() -> (RegisteredMemory, mpsc::UnboundedReceiver<Event>) {
+    of(&[])
+}
+
+/// The same, of a shard whose group has these on its host.
+fn of(siblings: &[Sibling]) -> (RegisteredMemory, mpsc::UnboundedReceiver<Event>) {
     let mut layout = LayoutBuilder::new();
     layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
     let (layout, region) = (Arc::new(layout.build().unwrap()), Region::from_bytes(&[1; 8]));
-    let registration = RegisteredShard::new(&[layout], 0, vec![region.unwrap()]).unwrap();
+    let layouts = vec![layout; siblings.len().max(1)];
+    let registration = RegisteredShard::new(&layouts, 0, vec![region.unwrap()]).unwrap();
+    let registration = registration.beside(&layouts, 0, siblings);
     let shared = HandleState::alone(Some((Arc::new(registration), EXPORT)), None);
     let connection = ServerConnection::new("127.0.0.1:1", None).unwrap();
     let (events, queue) = mpsc::unbounded_channel();
@@ -128,6 +136,44 @@ async fn what_is_published_anew_has_no_note_of_what_was_there_before() {
     memory.forget();
     memory.expose(Generation(2));
     assert_eq!(noted(&memory, 2), None, "it is not digested yet");
+}
+
+/// From the beginning of a read to the end of its call; not what came in an earlier call, and not after wrong bytes.
+#[tokio::test]
+async fn siblings_take_what_comes_in_this_call() {
+    let sibling = |shard| Sibling {
+        shard,
+        host: 0,
+        data_address: "127.0.0.1:1".to_owned(),
+        export: weightcast_protocol::ExportId(EXPORT.0),
+    };
+    let (mut memory, _events) = of(&[sibling(0), sibling(1)]);
+    let soon = Instant::now() + Duration::from_secs(20);
+    let read = |memory: &mut RegisteredMemory, seq, attempt, keep| {
+        memory.start_read(OpSeq(seq), Attempt(attempt), staged(), keep, soon);
+        memory.entering.as_ref().map(|(id, _)| *id)
+    };
+    let open = |seq, since: u64| Some(taken_from(EXPORT, OpSeq(seq)).at(since));
+    assert_eq!(read(&mut memory, 3, 1, false), open(3, 1));
+    let served = memory.shared.exports.exports().len();
+    assert_eq!(read(&mut memory, 3, 2, true), open(3, 1), "it goes on");
+    assert_eq!(read(&mut memory, 3, 3, false), None, "its bytes were wrong");
+    assert_eq!(memory.shared.exports.exports().len(), served - 1);
+    assert_eq!(read(&mut memory, 4, 4, true), None, "a part came in another call");
+    let ends: [fn(&mut RegisteredMemory); 4] = [
+        |memory| drop(memory.take_arrived(true)),
+        |memory| memory.fence(),
+        |memory| memory.unstage(),
+        |memory| memory.install(OpSeq(5), Attempt(1)),
+    ];
+    for (seq, end) in (5..).zip(ends) {
+        assert_eq!(read(&mut memory, seq, 1, false), open(seq, 1));
+        end(&mut memory);
+        assert!(memory.entering.is_none());
+    }
+    // Of a shard that is alone on its host.
+    let (mut memory, _events) = told();
+    assert_eq!(read(&mut memory, 3, 1, false), None);
 }
 
 /// A read without `keep` has fresh memory and no progress: nothing of a bad source remains.
