@@ -47,7 +47,7 @@ pub(crate) struct FanoutOf {
     #[arg(long, default_value_t = 1, conflicts_with = "offload_seeding", value_name = "R",
           value_parser = clap::value_parser!(u16).range(1..=64))]
     ranks_per_host: u16,
-    /// Of the 16 tensors, how many every shard of a group holds whole. All shards of a group then share a host
+    /// Of the 16 tensors, how many every shard of a reader holds whole. All shards of a group then share a host
     #[arg(long, value_name = "TENSORS", conflicts_with_all = ["kill", "offload_seeding"],
           value_parser = clap::value_parser!(u16).range(0..=16))]
     replicated: Option<u16>,

@@ -142,7 +142,8 @@ impl SpreadTimes {
         let one_host = setting.replicated.is_some();
         let replicated = setting.replicated.unwrap_or_default();
         let any = GroupSpec { one_host, replicated, ..GroupSpec::default() };
-        let trainer = GroupSpec { trainer: true, ..any };
+        // Trainers shard everything.
+        let trainer = GroupSpec { trainer: true, replicated: 0, ..any };
         let mut trainer = cluster.group("trainer", trainer)?;
         let readers = (0..setting.readers).map(|reader| {
             let host = setting.host(reader);
