@@ -28,8 +28,8 @@ pub struct TransferOptions {
     /// reader's own group, which are being filled as this one is and take it from here. What is final
     /// there is not read again. The units are those of `filling`.
     pub entering: Option<Arc<Filling>>,
-    /// How many jobs, the last ones, read from siblings. They have a worker of their own, since each
-    /// waits until its sibling has the bytes; no other worker waits for a sibling.
+    /// How many jobs, the last ones, read from siblings. Each has a worker of its own, which waits until the
+    /// sibling has the bytes; no other worker waits for a sibling.
     pub siblings: usize,
     /// Whether digests are made; without them all slots stay zero.
     pub digests: bool,

@@ -75,9 +75,7 @@ impl<'a> RunningTransfer<'a> {
             let run = &self;
             let mut others: Vec<_> =
                 (1..workers).map(|w| scope.spawn(move || run.work(w))).collect();
-            if self.options.siblings > 0 {
-                others.push(scope.spawn(|| run.take_from_siblings()));
-            }
+            others.extend(run.routes().1.iter().map(|route| scope.spawn(move || run.take(route))));
             let mut parts = vec![self.work(0)];
             parts.extend(others.into_iter().map(|t| t.join().expect("workers do not panic")));
             for part in parts {
@@ -104,14 +102,12 @@ impl<'a> RunningTransfer<'a> {
         vec![Digest::ZERO; if self.options.digests { self.options.slots } else { 0 }]
     }
 
-    /// The worker that takes from siblings what they bring. No other worker does: a sibling may wait for
-    /// what the others are to bring.
-    fn take_from_siblings(&self) -> Vec<Digest> {
-        let (mut digests, (_, siblings)) = (self.no_digests(), self.routes());
-        let done = self.fill(siblings, &mut digests);
-        let done = done
-            .and_then(|()| siblings.iter().try_for_each(|route| self.drain(route, &mut digests)));
-        self.note_end(done);
+    /// The worker that takes from one sibling what it brings. No other worker does: the sibling may wait for what
+    /// the others are to bring.
+    fn take(&self, route: &CheckedJob<'a>) -> Vec<Digest> {
+        let mut digests = self.no_digests();
+        let done = self.fill(std::slice::from_ref(route), &mut digests);
+        self.note_end(done.and_then(|()| self.drain(route, &mut digests)));
         digests
     }
 

@@ -136,7 +136,7 @@ mod tests {
         let state = HandleState::alone(None, None);
         let plan = || {
             let names = [1, 2].map(|name| weightcast_protocol::ContentDigest([name; 16]));
-            let made = state.routes.plans.get(&scene.registration, &names, scene.layouts());
+            let made = state.routes.plans.get(&scene.registration, &names, scene.layouts(), None);
             made.unwrap().1
         };
         assert_eq!((plan(), plan()), (PlanFrom::Planner, PlanFrom::Memory));

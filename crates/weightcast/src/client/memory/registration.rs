@@ -25,6 +25,8 @@ pub(crate) struct RegisteredShard {
     pub(crate) tensors: BTreeMap<String, Tensor>,
     /// This shard's slices, cut where the set of shards that hold them changes.
     pub(crate) cells: Vec<Cell>,
+    /// Its number in the group.
+    pub(crate) shard: usize,
     /// Shards of the group on this host that bring a part of what this one holds.
     pub(crate) siblings: Option<Arc<Siblings>>,
     /// Where the cells lie in memory.
@@ -50,7 +52,18 @@ impl RegisteredShard {
         let keys = cells.iter().map(|cell| tensor_of(&layout, cell).key()).collect();
         let catalog = ContentDigest(catalog_digest(&all));
         let (transformed, siblings) = (None, None);
-        Ok(Self { layout, regions, transformed, catalog, tensors, cells, siblings, runs, keys })
+        Ok(Self {
+            layout,
+            regions,
+            transformed,
+            catalog,
+            tensors,
+            cells,
+            shard,
+            siblings,
+            runs,
+            keys,
+        })
     }
 
     /// Notes which shards of the group are on this host. `layouts` are those of the group.

@@ -78,7 +78,7 @@ impl Fill {
         let nothing = || Error::misuse("register memory before it is pushed to");
         let (registration, export) = state.current().ok_or_else(nothing)?;
         let sources = layouts(state, &word.base, LAYOUTS)?;
-        let made = state.routes.plans.get(&registration, &word.base, &sources);
+        let made = state.routes.plans.get(&registration, &word.base, &sources, None);
         let (whole, plan_from) = made.map_err(|failure| Error::misuse(said(&failure)))?;
         let plan = Arc::new(PushPlan::new(Arc::clone(&registration), &whole));
         if plan.fingerprint != word.parcels {
@@ -253,7 +253,7 @@ impl Fill {
         let names: Vec<_> = read.assignment.shards.iter().map(|shard| shard.layout).collect();
         let sources = layouts(&self.state, &names, LAYOUTS).map_err(failed)?;
         let plans = &self.state.routes.plans;
-        let (plan, _) = plans.get(&self.registration, &names, &sources)?;
+        let (plan, _) = plans.get(&self.registration, &names, &sources, None)?;
         let (bytes, senders) = (self.registration.bytes(), self.senders.len());
         let transfer = Transfer {
             bytes,

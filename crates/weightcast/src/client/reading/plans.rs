@@ -12,8 +12,9 @@ use super::plan_files::PlanFiles;
 use crate::client::memory::registration::RegisteredShard;
 use crate::limits::CACHED_PLANS;
 
-/// What a plan was made for: the digests of the sources' manifests.
-type SourceLayouts = Vec<ContentDigest>;
+/// What a plan was made for: the digests of the sources' manifests, and the number of the one source that it is of, if it
+/// is of one alone.
+type SourceLayouts = (Vec<ContentDigest>, Option<usize>);
 
 /// The plans for what is registered, the newest last.
 pub(in crate::client) struct Plans {
@@ -54,20 +55,25 @@ impl Plans {
     }
 
     /// The plan for a source with the layouts of these names, whether it is read from or writes: remembered,
-    /// read, or made and then kept. Helpers, whose layouts may follow, have the same.
+    /// read, or made and then kept. Helpers, whose layouts may follow, have the same. With `only`, of the source shard of
+    /// this number alone, which holds all that is registered.
     pub(in crate::client) fn get(
         &self,
         registration: &RegisteredShard,
         names: &[ContentDigest],
         sources: &[Arc<Layout>],
+        only: Option<usize>,
     ) -> Result<(Arc<Plan>, PlanFrom), ReadFailure> {
         let mut known = self.known.lock().expect("no panic while planning");
-        if let Some(plan) = remembered(&known, names) {
+        let of = only.map_or(0..names.len(), |shard| shard..shard + 1);
+        let made_for = (names[of.clone()].to_vec(), only);
+        if let Some(plan) = remembered(&known, &made_for) {
             return Ok((plan, PlanFrom::Memory));
         }
-        let sources: Vec<&Layout> = sources.iter().take(names.len()).map(Arc::as_ref).collect();
-        let (plan, from) = self.find(registration, names, &sources)?;
-        Ok((remember(&mut known, names.to_vec(), plan), from))
+        let sources: Vec<&Layout> = sources[of.clone()].iter().map(Arc::as_ref).collect();
+        let (mut plan, from) = self.find(registration, &made_for.0, &sources)?;
+        plan.copies.iter_mut().for_each(|copy| copy.source += of.start as u32);
+        Ok((remember(&mut known, made_for, plan), from))
     }
 
     /// Loads a plan that is not in memory, or makes and stores it.
@@ -99,17 +105,17 @@ impl Plans {
 /// Plans by what they were made for, the newest last.
 type KnownPlans = VecDeque<(SourceLayouts, Arc<Plan>)>;
 
-fn remembered(known: &KnownPlans, names: &[ContentDigest]) -> Option<Arc<Plan>> {
-    let (_, plan) = known.iter().find(|(other, _)| other == names)?;
+fn remembered(known: &KnownPlans, made_for: &SourceLayouts) -> Option<Arc<Plan>> {
+    let (_, plan) = known.iter().find(|(other, _)| other == made_for)?;
     Some(Arc::clone(plan))
 }
 
-fn remember(known: &mut KnownPlans, names: SourceLayouts, plan: Plan) -> Arc<Plan> {
+fn remember(known: &mut KnownPlans, made_for: SourceLayouts, plan: Plan) -> Arc<Plan> {
     if known.len() == CACHED_PLANS {
         known.pop_front();
     }
     let plan = Arc::new(plan);
-    known.push_back((names, Arc::clone(&plan)));
+    known.push_back((made_for, Arc::clone(&plan)));
     plan
 }
 

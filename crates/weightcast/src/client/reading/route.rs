@@ -68,8 +68,11 @@ impl Routes {
         let started = Instant::now();
         check_catalog(read)?;
         let layouts = read.assignment.layouts();
+        // A relay's shards have what they have in the order of their memory: each is read by its like.
+        let only = read.assignment.in_flight.then_some(read.registration.shard);
+        let only = only.filter(|shard| layouts.len() > *shard);
         let (plan, plan_from) = info_span!("plan")
-            .in_scope(|| self.plans.get(read.registration, &layouts, read.sources))?;
+            .in_scope(|| self.plans.get(read.registration, &layouts, read.sources, only))?;
         let planned = started.elapsed();
         let bound = self.bind(&plan, read)?;
         read.pace.of(bound.iter().map(|bound| bound.shard));

@@ -301,11 +301,26 @@ fn a_source_of_which_everything_is_left_out_has_a_job_too() {
         memory: &scene.memory,
         comparing: Comparing::default(),
     };
-    let found = scene.routes.plans.get(read.registration, &read.assignment.layouts(), read.sources);
+    let found =
+        scene.routes.plans.get(read.registration, &read.assignment.layouts(), read.sources, None);
     let (plan, _) = found.map_err(|e| format!("{e:?}")).unwrap();
     let bound = scene.routes.bind(&plan, &read).map_err(|e| format!("{e:?}")).unwrap();
     let jobs = jobs(&plan, &LeftOut::everything(&plan), &bound, None);
     assert_eq!((bound.len(), jobs.len(), jobs.iter().map(bytes).sum::<u64>()), (1, 1, 0));
+}
+
+/// Where all shards of a source hold the same, a relay's shard is read by its like, and a holder's by whoever.
+#[test]
+fn a_plan_of_one_shard_alone_takes_all_from_there() {
+    let scene = RouteScene::reading("a");
+    let (names, sources) =
+        ([5, 6, 7].map(|name| ContentDigest([name; 16])), vec![layout_of("a"); 3]);
+    for (only, expected) in [(None, 0), (Some(2), 2), (Some(1), 1), (None, 0), (Some(2), 2)] {
+        let found = scene.routes.plans.get(&scene.registration, &names, &sources, only);
+        let (plan, _) = found.map_err(|e| format!("{e:?}")).unwrap();
+        assert!(plan.copies.iter().all(|copy| copy.source == expected), "{only:?}: {plan:?}");
+        assert_eq!(plan.bytes(), BYTES);
+    }
 }
 
 #[test]
