@@ -9,7 +9,7 @@ use weightcast_transport::{Gauge, Reading};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadPace {
     pub(crate) gauge: Arc<Gauge>,
-    /// Which shard of the assignment each job reads from.
+    /// Which shard of the assignment each job reads from that reads from one.
     shards: Arc<OnceLock<Vec<usize>>>,
 }
 
@@ -21,8 +21,9 @@ impl ReadPace {
 
     /// The progress; `None` until bytes move.
     pub(crate) fn look(&self) -> Option<ReadProgress> {
-        let reading = self.gauge.look()?;
-        let shard = *self.shards.get()?.get(reading.job)?;
+        let (reading, shards) = (self.gauge.look()?, self.shards.get()?);
+        // Siblings, whose jobs come last, wait for the sources too.
+        let shard = *shards.get(reading.job).or(shards.first())?;
         Some(ReadProgress { arrived: reading.arrived, left: reading.left, shard: shard as u32 })
     }
 }
@@ -67,6 +68,31 @@ impl LatestRead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sibling_that_is_behind_is_told_as_the_first_source() {
+        use weightcast_transport::{Auth, DataServer, Peer, Region, SourceJob, StridedCopy};
+        let server = DataServer::bind(([127, 0, 0, 1], 0).into(), Auth::default()).unwrap();
+        let export = server.exports().expose(1, vec![Region::allocate(8).unwrap()]);
+        let soon = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let peer = Peer::connect(server.addr(), &Auth::default(), soon).unwrap();
+        let job = |at, bytes| {
+            let copies = vec![StridedCopy::contiguous(0, at, 0, at, bytes)];
+            SourceJob { peer: &peer, export, generation: 1, copies }
+        };
+        let pace = ReadPace::default();
+        assert_eq!(pace.look(), None);
+        pace.of([7].into_iter());
+        let options = weightcast_transport::TransferOptions {
+            gauge: Arc::clone(&pace.gauge),
+            siblings: 1,
+            ..weightcast_transport::TransferOptions::default()
+        };
+        let target = [Region::allocate(8).unwrap()];
+        weightcast_transport::read(&[job(0, 2), job(2, 6)], &target, &options).unwrap();
+        let whole = ReadProgress { arrived: 8, left: 0, shard: 7 };
+        assert_eq!(pace.look(), Some(whole), "of two jobs, the last of which is a sibling's");
+    }
 
     #[test]
     fn a_read_that_goes_on_begins_where_the_one_before_was() {

@@ -121,7 +121,7 @@ impl Routes {
         transfer.seconds = started.elapsed().as_secs_f64();
         (transfer.plan_seconds, transfer.plan_from) = (planned.as_secs_f64(), plan_from);
         Span::current().record("bytes", transfer.bytes).record("unchanged", transfer.unchanged);
-        let moved = transfer.given.iter().sum();
+        let moved = transfer.given.iter().sum::<u64>() + transfer.siblings;
         let experience = Experience::of(plan.bytes(), moved, moving.elapsed());
         let content = compared.content(&digests, experience);
         let (sums, note) = (read.registration.fold(&digests), read.registration.note(&digests));
