@@ -286,6 +286,7 @@ impl Peer {
             match self.describe_anew(export, generation, &patience) {
                 Err(TransportError::Refused(RequestRefusal::UnknownExport)) => {
                     patience.check("waiting for the peer to serve it")?;
+                    // A port does not tell when an export comes: ask again.
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }

@@ -74,3 +74,35 @@ impl Siblings {
 pub(crate) fn taken_from(memory: ExportId, seq: OpSeq) -> ExportId {
     ExportId(memory.0 ^ TAKEN).at(seq.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use weightcast_plan::{DType, LayoutBuilder, Part, cells};
+
+    use super::*;
+
+    #[test]
+    fn siblings_are_shards_of_the_same_host_that_the_group_has() {
+        let mut layout = LayoutBuilder::new();
+        layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
+        let layouts = vec![Arc::new(layout.build().unwrap()); 4];
+        let told = [(0, 0), (1, 1), (2, 0), (3, 1), (9, 0)].map(|(shard, host)| Sibling {
+            shard,
+            host,
+            data_address: format!("host{host}:{shard}"),
+            export: weightcast_protocol::ExportId(shard.into()),
+        });
+        let group: Vec<&Layout> = layouts.iter().map(Arc::as_ref).collect();
+        let of = |shard: u32, told: &[Sibling]| {
+            Siblings::new(&layouts, shard, &cells(&group, shard as usize), told)
+        };
+        for (shard, other) in [(0, 2), (2, 0), (1, 3), (3, 1)] {
+            let siblings = of(shard, &told).expect("another shard is there");
+            assert!(siblings.shares.taken().iter().all(|taken| taken.shard == other));
+            let ports: Vec<u32> = (0..10).filter(|n| siblings.port(*n).is_some()).collect();
+            assert_eq!(ports, [shard.min(other), shard.max(other)], "shard {shard}");
+        }
+        assert!(of(0, &told[1..]).is_none(), "this shard has no siblings");
+        assert!(of(0, &told[..2]).is_none(), "nobody else is on its host");
+    }
+}

@@ -40,6 +40,11 @@ impl BoundSource {
     }
 }
 
+/// Bytes that a job moves.
+pub(super) fn bytes(job: &SourceJob<'_>) -> u64 {
+    job.copies.iter().map(StridedCopy::bytes).sum()
+}
+
 /// A copy of the plan as the transport makes it.
 pub(in crate::client) fn strided(c: &Copy) -> StridedCopy {
     StridedCopy {

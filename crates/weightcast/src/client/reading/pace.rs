@@ -9,7 +9,7 @@ use weightcast_transport::{Gauge, Reading};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadPace {
     pub(crate) gauge: Arc<Gauge>,
-    /// Which shard of the assignment each job reads from that reads from one.
+    /// Which shard of the assignment each job reads from. Jobs of siblings, the last ones, have none.
     shards: Arc<OnceLock<Vec<usize>>>,
 }
 

@@ -12,11 +12,10 @@ use weightcast_protocol::ShardSums;
 use weightcast_protocol::message::{Assignment, ReadFailure};
 use weightcast_transport::limits::FULL_PATIENCE;
 use weightcast_transport::{
-    Auth, Digest, ExportId, Holds, Peer, ReadError, SourceJob, StridedCopy, TransferOptions,
-    TransportError, Way,
+    Auth, Digest, ExportId, Holds, Peer, ReadError, SourceJob, TransferOptions, TransportError, Way,
 };
 
-use super::bound_source::{BoundSource, strided};
+use super::bound_source::{BoundSource, bytes, strided};
 use super::difference::difference;
 use super::evidence::Evidence;
 use super::networks::Networks;
@@ -359,8 +358,9 @@ fn by_replica(assignment: &Assignment, given: impl Iterator<Item = (usize, u64)>
     each
 }
 
-/// A job for each source: all copies of the plan from there but those that are left out, and those that siblings bring. One without
-/// copies still has to find that its source stands; helpers have none of their own.
+/// A job for each source: all copies of the plan from there but those that are left out, and those
+/// that siblings bring. One without copies still has to find that its source stands; helpers have
+/// none of their own.
 fn jobs<'a>(
     plan: &Plan,
     left_out: &LeftOut,
@@ -382,11 +382,6 @@ fn jobs<'a>(
         }
     }
     bound.iter().map(|bound| bound.job(std::mem::take(&mut copies[bound.shard]))).collect()
-}
-
-/// Bytes that a job moves.
-fn bytes(job: &SourceJob<'_>) -> u64 {
-    job.copies.iter().map(StridedCopy::bytes).sum()
 }
 
 /// A data port's address: names are looked up, the first answer is taken.

@@ -9,7 +9,7 @@ use tracing::{Span, info_span};
 use weightcast_plan::{Copy, Plan};
 use weightcast_transport::{ExportId, Peer, SourceJob, StridedCopy, TransportError, Way};
 
-use super::bound_source::{BoundSource, strided};
+use super::bound_source::{BoundSource, bytes, strided};
 use super::entering::EnteringBytes;
 use super::read::Read;
 use super::unchanged::LeftOut;
@@ -141,10 +141,6 @@ impl<'a> SharedRead<'a> {
         };
         jobs.iter().enumerate().map(span).collect()
     }
-}
-
-fn bytes(job: &SourceJob<'_>) -> u64 {
-    job.copies.iter().map(StridedCopy::bytes).sum()
 }
 
 /// Reaches all siblings that this shard takes from. `None` if one of them does not come.
