@@ -85,7 +85,8 @@ mod tests {
     fn siblings_are_shards_of_the_same_host_that_the_group_has() {
         let mut layout = LayoutBuilder::new();
         layout.add("w", DType::U8, &[8], vec![Part::new("w").shape([8])], 0);
-        let layouts = vec![Arc::new(layout.build().unwrap()); 4];
+        let layout = Arc::new(layout.build().unwrap());
+        let layouts = vec![layout; 4];
         let told = [(0, 0), (1, 1), (2, 0), (3, 1), (9, 0)].map(|(shard, host)| Sibling {
             shard,
             host,
