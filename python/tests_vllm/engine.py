@@ -67,10 +67,10 @@ def build_with_config(
 
 
 def processed(
-    config: dict[str, Any], values: Mapping[str, torch.Tensor]
+    config: dict[str, Any], values: Mapping[str, torch.Tensor], dtype: str = "bfloat16"
 ) -> tuple[nn.Module, VllmConfig]:
     """A model as an engine has it that has loaded these values, and vLLM's config of it."""
-    model, whole = build_with_config(config, tp=1, rank=0)
+    model, whole = build_with_config(config, tp=1, rank=0, dtype=dtype)
     with set_current_vllm_config(whole):
         model.load_weights(values.items())
         process_weights_after_loading(model, whole.model_config, torch.device("cpu"))

@@ -1,6 +1,6 @@
 """A program: a whole vLLM engine on the CPU, updated by weightcast, must generate what it generates
-when it loads the same checkpoint itself. vLLM packs linear weights there, so that updates go through
-its loader. Prints what it found as JSON."""
+when it loads the same checkpoint itself. Where vLLM has packed linear weights, updates go through its
+loader. Prints what it found as JSON."""
 
 import json
 import os
@@ -60,14 +60,14 @@ def generate(llm: LLM) -> list:
     return [list(said.token_ids), [max(p.logprob for p in at.values()) for at in said.logprobs]]
 
 
-def main(family: str) -> None:
+def main(family: str, dtype: str) -> None:
     drawn = config(family, random.Random(family)) | FAMILIES[family]
     register(drawn["architectures"][0])
     directory = Path(tempfile.mkdtemp())
     catalog = Rules(drawn, directory).catalog()
     save_file(weights(catalog, 1), directory / "model.safetensors")
     llm = LLM(
-        model=str(directory), skip_tokenizer_init=True, enforce_eager=True, dtype="bfloat16",
+        model=str(directory), skip_tokenizer_init=True, enforce_eager=True, dtype=dtype,
         max_model_len=64, seed=0, disable_log_stats=True,
     )
     loaded = generate(llm)
@@ -107,9 +107,11 @@ def main(family: str) -> None:
             rollout.unpublish()
             rollout.unregister()
     same = {"loaded": loaded, "other": said[0], "back": said[1]}
-    print(json.dumps({"kind": type(live).__name__, "derived": live.derived} | same))
+    # vLLM empties the parameters that it has packed.
+    packed = any(p.numel() == 0 for p in models[0].parameters())
+    print(json.dumps({"kind": type(live).__name__, "packed": packed, "derived": live.derived} | same))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
     sys.stdout.flush()
