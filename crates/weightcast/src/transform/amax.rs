@@ -51,9 +51,9 @@ fn look(maker: &Maker, piece: &TransformPiece, rows: Range<u64>, table: &[Atomic
         place = Some(at.table);
         maker.elements(piece, at, 0, piece.width(), |done, elements, bytes| {
             let start = column + done as u64;
-            for (at, len) in blocks(start, bytes.len() / elements.bytes(), width) {
+            for (block, at, len) in blocks(start, bytes.len() / elements.bytes(), width) {
                 let bytes = &bytes[at * elements.bytes()..][..len * elements.bytes()];
-                let amax = &mut seen[(start as usize + at) / width as usize - first];
+                let amax = &mut seen[block - first];
                 *amax = grid.formula.larger(*amax, largest(grid.formula, elements, bytes));
             }
         });

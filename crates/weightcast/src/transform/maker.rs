@@ -41,16 +41,16 @@ impl Maker {
         let size = piece.from.step_bytes();
         let region = &self.sources[piece.source.buffer as usize];
         let offset = (row.source + first * size) as usize;
-        let (mut done, mut wide) = (0, [0; 2 * CHUNK_BYTES]);
+        let (mut done, mut wide) = (0, Vec::new());
         let taken = region.chunks(offset, (count * size) as usize, |bytes| {
             let number = bytes.len() / size as usize;
             match piece.from {
                 DType::BF16 => each(done, Elements::BF16, bytes),
                 DType::F32 => each(done, Elements::F32, bytes),
                 _ => {
-                    let wide = &mut wide[..4 * number];
-                    cast(piece.from, bytes, DType::F32, wide).expect("pieces are of floats");
-                    each(done, Elements::F32, wide);
+                    wide.resize(4 * number, 0);
+                    cast(piece.from, bytes, DType::F32, &mut wide).expect("pieces are of floats");
+                    each(done, Elements::F32, &wide);
                 }
             }
             done += number;
@@ -75,15 +75,14 @@ impl Maker {
                 let grid = &self.grids[grid as usize];
                 let start = *piece.slice().start.last().expect("a matrix");
                 let width = *grid.block.last().expect("a matrix");
-                let (column, first) = (start + byte, start / width);
+                let (column, first) = (start + byte, (start / width) as usize);
                 self.elements(piece, place, byte, made.len() as u64, |done, elements, bytes| {
                     let count = bytes.len() / elements.bytes();
                     let codes = &mut made[done..done + count];
-                    for (at, len) in blocks(column + done as u64, count, width) {
-                        let block = (column + (done + at) as u64) / width - first;
+                    for (block, at, len) in blocks(column + done as u64, count, width) {
                         let bytes = &bytes[at * elements.bytes()..][..len * elements.bytes()];
                         // Without scales nothing is published yet: what is read then never counts.
-                        if let Some(scale) = scales.get(place.table + block as usize) {
+                        if let Some(scale) = scales.get(place.table + block - first) {
                             write_codes(*scale, elements, bytes, &mut codes[at..at + len]);
                         }
                     }
@@ -136,14 +135,18 @@ impl Compute for Maker {
     }
 }
 
-/// Cuts `count` columns from `first` on where blocks of a width end: where each begins, and how long
-/// it is.
-pub(super) fn blocks(first: u64, count: usize, width: u64) -> impl Iterator<Item = (usize, usize)> {
-    let mut at = 0;
+/// Cuts `count` columns from `first` on where blocks of a width end: the number of each block, where
+/// its columns begin, and how many they are.
+pub(super) fn blocks(
+    first: u64,
+    count: usize,
+    width: u64,
+) -> impl Iterator<Item = (usize, usize, usize)> {
+    let (mut block, mut at) = ((first / width) as usize, 0);
+    let mut end = (width - first % width) as usize;
     std::iter::from_fn(move || {
-        let start = at;
-        let left = width - (first + start as u64) % width;
-        at = (start + left as usize).min(count);
-        (start < count).then_some((start, at - start))
+        let cut = (block, at, end.min(count) - at);
+        (block, at, end) = (block + 1, end.min(count), end.saturating_add(width as usize));
+        (cut.2 > 0).then_some(cut)
     })
 }

@@ -3,10 +3,12 @@
 //! Vector code only: where a machine has none, or a scale is no plain number, these say so and the
 //! caller takes the reference (`weightcast_plan::quantise`), to which they are bit-equal.
 
+#[cfg(target_arch = "x86_64")]
+mod amax;
+#[cfg(target_arch = "x86_64")]
+mod codes;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
 /// Type of the elements that are quantised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,22 @@ pub enum Factor {
     Over(f32),
 }
 
+impl Factor {
+    fn number(self) -> f32 {
+        match self {
+            Self::Times(number) | Self::Over(number) => number,
+        }
+    }
+
+    /// The element of which the code is that of its nearest number.
+    fn of(self, element: f32) -> f32 {
+        match self {
+            Self::Times(number) => element * number,
+            Self::Over(number) => element / number,
+        }
+    }
+}
+
 /// The largest magnitude of `data`, little-endian elements: `None` if one of them is NaN (formulas
 /// differ there), or without vector code.
 pub fn amax(elements: Elements, data: &[u8]) -> Option<f32> {
@@ -43,7 +61,7 @@ pub fn amax(elements: Elements, data: &[u8]) -> Option<f32> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the CPU has AVX2.
-        let bits = unsafe { x86::amax_avx2(elements, data) };
+        let bits = unsafe { amax::amax_avx2(elements, data) };
         let infinite = f32::INFINITY.to_bits();
         return (bits <= infinite).then(|| f32::from_bits(bits));
     }
@@ -54,11 +72,11 @@ pub fn amax(elements: Elements, data: &[u8]) -> Option<f32> {
 /// by a factor that is NaN.
 pub fn codes(elements: Elements, data: &[u8], factor: Factor, codes: &mut [u8]) -> bool {
     assert_eq!(data.len(), codes.len() * elements.bytes(), "a code for each element");
-    let (Factor::Times(number) | Factor::Over(number)) = factor;
+    let number = factor.number();
     #[cfg(target_arch = "x86_64")]
     if !number.is_nan() && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the CPU has AVX2; lengths agree.
-        unsafe { x86::codes_avx2(elements, data, factor, codes) };
+        unsafe { codes::codes_avx2(elements, data, factor, codes) };
         return true;
     }
     let _ = number;
