@@ -1,6 +1,6 @@
 //! Registered memory: a contiguous range of this process with an owner that keeps it alive.
 
-use crate::base::limits::CHUNK_BYTES;
+use crate::base::limits::{CHUNK_BYTES, TAKEN_BYTES};
 use crate::memory::allocation::Allocation;
 use crate::memory::computed::{Chunk, Compute, ComputedMemory};
 use crate::memory::digest::Digest;
@@ -288,8 +288,8 @@ impl Region {
         Ok(unsafe { self.memory.digest(offset, len, position) })
     }
 
-    /// Hands out a range chunk by chunk, each a copy that stays in the cache: [`CHUNK_BYTES`]
-    /// or what is left.
+    /// Hands out a range chunk by chunk, each a copy that stays in the cache: [`TAKEN_BYTES`] of memory,
+    /// [`CHUNK_BYTES`] of what is computed, or what is left.
     ///
     /// # Errors
     /// If the range leaves the region; the first error of `each`.
@@ -302,10 +302,11 @@ impl Region {
         self.check(offset, len)?;
         // Where a chunk begins as far past a multiple of 8 as its source does, words are copied.
         let lead = (self.address() as usize).wrapping_add(offset) % 8;
+        let most = if self.is_computed() { CHUNK_BYTES } else { TAKEN_BYTES };
         let mut chunk = Chunk::new();
         let mut at = offset;
         while at < offset + len {
-            let step = CHUNK_BYTES.min(offset + len - at);
+            let step = most.min(offset + len - at);
             let bytes = &mut chunk.0[lead..lead + step];
             self.read_at(at, bytes)?;
             each(bytes)?;

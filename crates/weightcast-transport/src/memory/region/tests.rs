@@ -84,7 +84,7 @@ fn a_range_may_end_with_its_region_and_no_later() {
 
 #[test]
 fn chunks_are_the_bytes_in_order_and_none_of_a_range_that_leaves() {
-    let bytes: Vec<u8> = (0..3 * CHUNK_BYTES + 99).map(|i| (i % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..3 * TAKEN_BYTES + 99).map(|i| (i % 251) as u8).collect();
     let region = Region::from_bytes(&bytes).unwrap();
     let all = |offset, len| {
         let (mut lens, mut found) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ fn chunks_are_the_bytes_in_order_and_none_of_a_range_that_leaves() {
         });
         (done.is_ok(), lens, found)
     };
-    let most = CHUNK_BYTES;
+    let most = TAKEN_BYTES;
     let table = [
         (0, 0, vec![]),
         (5, 1, vec![1]),
