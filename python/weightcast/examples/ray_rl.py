@@ -93,7 +93,9 @@ def place(actor: object) -> tuple[str, int]:
 
 def actor(kind: type, *arguments: Any) -> Any:
     """An actor that Ray starts again wherever it is lost."""
-    return ray.remote(kind).options(num_cpus=1, max_restarts=-1).remote(*arguments)
+    # On a node of its own while there are any: what all actors hold is lost with the only node they are on.
+    options = {"num_cpus": 1, "max_restarts": -1, "scheduling_strategy": "SPREAD"}
+    return ray.remote(kind).options(**options).remote(*arguments)
 
 
 def samples(rollouts: tuple[Any, ...]) -> list[Batch]:
