@@ -24,7 +24,7 @@ pub fn frame(bytes: &[u8]) {
     assert_eq!(Header::decode(&header.encode()), Ok(header));
     match header.kind {
         FrameKind::Describe | FrameKind::Note | FrameKind::Lend => drop(wire::decode_named(body)),
-        FrameKind::EarlyNote => drop(wire::decode_early(body)),
+        FrameKind::EarlyNote | FrameKind::News => drop(wire::decode_numbered(body)),
         FrameKind::Read | FrameKind::Await => asked(body),
         FrameKind::Digest => placed(body),
         FrameKind::Write => written(body),

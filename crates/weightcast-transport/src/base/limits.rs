@@ -180,6 +180,9 @@ pub const IDLE_BYTES: usize = 128 << 10;
 /// multiple of every element's size.
 pub const CHUNK_BYTES: usize = 8 << 10;
 
+/// How often a reader asks a source that is being filled what it has, while nothing is known to be there.
+pub const LOOK_PERIOD: Duration = Duration::from_millis(10);
+
 /// Bytes of memory that are taken together to make others of them: so few that a CPU fetches the next ones
 /// while it works on these. FP8 codes of chunks of 8 KiB take a quarter longer (Zen 3).
 pub const TAKEN_BYTES: usize = 1 << 10;

@@ -257,11 +257,8 @@ impl Peer {
         deadline: Instant,
         cancel: &AtomicBool,
     ) -> Result<Option<Vec<u8>>, TransportError> {
-        let mut request = Vec::new();
-        let start = wire::begin(&mut request, FrameKind::EarlyNote);
         let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        wire::put(&mut request, &[export.0, generation, wait]);
-        wire::finish(&mut request, start);
+        let request = wire::numbered(FrameKind::EarlyNote, export, generation, wait);
         let patience =
             Patience { deadline: Some(deadline), cancel: Some(cancel), ..Patience::default() };
         self.port.ask(&request, FrameKind::Noted, &patience, wire::decode_noted)

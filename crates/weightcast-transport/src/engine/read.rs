@@ -82,6 +82,8 @@ fn missing<'a>(
 }
 
 #[cfg(test)]
+mod behind_tests;
+#[cfg(test)]
 mod sibling_tests;
 #[cfg(test)]
 mod tests;

@@ -168,7 +168,8 @@ impl<'a> RunningTransfer<'a> {
         }
         loop {
             let open = lanes.iter_mut().zip(routes).filter_map(|(lane, route)| {
-                Some((self.stock(route).0.pieces.next_target()?, route, lane.as_mut()?))
+                let (pieces, lane) = (&self.stock(route).0.pieces, lane.as_mut()?);
+                Some(((!pieces.has_ready(), pieces.next_target()?), route, lane))
             });
             let Some((_, route, lane)) = open.min_by_key(|(next, ..)| *next) else { break };
             // These lanes move a piece at once: none stays under way.
@@ -240,10 +241,17 @@ impl<'a> RunningTransfer<'a> {
         digests: &mut [Digest],
     ) -> Result<bool, TransportError> {
         let (stock, of_stock) = self.stock(route);
-        while lane.has_room() {
-            let Some(piece) = stock.draw(of_stock) else { break };
-            under_way.push(piece);
-            lane.submit(piece);
+        loop {
+            let ready = !lane.look(under_way.is_empty())?;
+            while lane.has_room() {
+                let Some(piece) = stock.draw(of_stock, ready) else { break };
+                under_way.push(piece);
+                lane.submit(piece);
+            }
+            // Others may have drawn what was ready.
+            if !ready || !under_way.is_empty() || stock.pieces.is_drawn() {
+                break;
+            }
         }
         let Some(piece) = lane.poll()? else { return Ok(false) };
         under_way.retain(|other| !std::ptr::eq(*other, piece));

@@ -36,12 +36,12 @@ impl Stock {
         Self { pieces, lanes: AtomicUsize::new(0), sources }
     }
 
-    /// The next piece, asked of this source.
-    pub(super) fn draw(&self, source: usize) -> Option<&Piece> {
+    /// The next piece, asked of this source; only one that the source is known to have, if that is said.
+    pub(super) fn draw(&self, source: usize, ready: bool) -> Option<&Piece> {
         // One byte before the draw, so that nobody takes the stock for over in between.
         let under_way = &self.sources[source].under_way;
         under_way.fetch_add(1, Ordering::AcqRel);
-        let piece = self.pieces.draw();
+        let piece = if ready { self.pieces.draw_ready() } else { self.pieces.draw() };
         under_way.fetch_add(piece.map_or(0, |piece| piece.bytes as u64), Ordering::AcqRel);
         under_way.fetch_sub(1, Ordering::AcqRel);
         piece
@@ -152,18 +152,18 @@ mod tests {
     #[test]
     fn what_is_given_back_is_drawn_again_before_the_rest() {
         let stock = stock(2);
-        let drawn: Vec<_> = (0..3).map_while(|_| stock.draw(1)).collect();
+        let drawn: Vec<_> = (0..3).map_while(|_| stock.draw(1, false)).collect();
         let first = stock.pieces.spans(drawn[0]).to_vec();
         stock.arrived(1, drawn[1]);
         stock.give_back(1, [drawn[0], drawn[2]].into_iter());
-        let again: Vec<_> = (0..2).map_while(|_| stock.draw(0)).collect();
+        let again: Vec<_> = (0..2).map_while(|_| stock.draw(0, false)).collect();
         assert!(again.iter().any(|piece| stock.pieces.spans(piece) == first));
         assert!(!again.iter().any(|piece| std::ptr::eq(*piece, drawn[1])), "it has come");
-        let rest = std::iter::from_fn(|| stock.draw(0)).count();
+        let rest = std::iter::from_fn(|| stock.draw(0, false)).count();
         assert_eq!((rest, stock.pieces.is_drawn()), (7, true));
         stock.give_back(0, again.into_iter());
         assert!(!stock.pieces.is_drawn());
-        assert_eq!(std::iter::from_fn(|| stock.draw(0)).count(), 2);
+        assert_eq!(std::iter::from_fn(|| stock.draw(0, false)).count(), 2);
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(due(0, 7, second), 3 * second + TICK, "nothing is known of it");
         assert_eq!(due(5, 50, second), 3 * second + TICK);
         let stock = stock(3);
-        let [first, second_piece] = [0, 1].map(|source| stock.draw(source).unwrap());
+        let [first, second_piece] = [0, 1].map(|source| stock.draw(source, false).unwrap());
         let recalled = || [0, 1, 2].map(|source| stock.is_recalled(source));
         let long = 100 * second;
         stock.recall_late(second, long);
@@ -188,7 +188,7 @@ mod tests {
         stock.give_back(0, std::iter::once(first));
         assert!(!stock.is_over(), "a piece is there to draw");
         for _ in 1..10 {
-            let piece = stock.draw(2).unwrap();
+            let piece = stock.draw(2, false).unwrap();
             assert!(!stock.is_over());
             stock.arrived(2, piece);
         }
@@ -211,7 +211,7 @@ mod tests {
             assert_eq!(is_much_slower(given, than), slower, "{given} beside {than}");
             for waited_for in [true, false] {
                 let stock = stock(3);
-                let drawn = stock.draw(0).expect("there are pieces");
+                let drawn = stock.draw(0, false).expect("there are pieces");
                 if !waited_for {
                     stock.give_back(0, std::iter::once(drawn));
                 }

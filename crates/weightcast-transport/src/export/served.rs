@@ -88,6 +88,19 @@ impl Export {
         true
     }
 
+    /// Waits until more than so many units are final, or all. False if that was not wanted any more, or the
+    /// export was fenced.
+    pub(crate) fn wait_news(&self, known: u64, wanted: impl Fn() -> bool) -> bool {
+        let Some(filling) = &self.filling else { return true };
+        while !filling.has_news(known) {
+            if !self.is_served() || !wanted() {
+                return false;
+            }
+            filling.wait_for(TICK, || filling.has_news(known));
+        }
+        true
+    }
+
     /// Where the fence word lies.
     pub(crate) fn word_address(&self) -> u64 {
         self.word.0.as_ptr().expose_provenance() as u64

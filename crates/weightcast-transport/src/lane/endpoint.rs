@@ -89,6 +89,15 @@ pub(crate) type OpenLane<'a> = Box<dyn Lane<'a> + 'a>;
 /// One worker's use of an endpoint during a transfer. After an error it is dropped, and all that was
 /// asked for over it is worth nothing.
 pub(crate) trait Lane<'a> {
+    /// Makes pieces ready that a source has by now which is being filled; waits for one if nothing is under way. False
+    /// if only those should be asked for.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    fn look(&mut self, _idle: bool) -> Result<bool, TransportError> {
+        Ok(true)
+    }
+
     /// Whether another piece should be asked for before one is waited for.
     fn has_room(&mut self) -> bool;
 

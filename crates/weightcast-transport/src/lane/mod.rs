@@ -14,8 +14,8 @@ use way::Way;
 
 pub(crate) mod direct;
 mod endpoint;
-mod final_units;
 pub(crate) mod kind;
+mod ready;
 mod reference;
 mod shared;
 mod task;

@@ -86,10 +86,21 @@ impl Filling {
         self.left[units].iter().all(Unit::is_final)
     }
 
+    /// Whether more than so many units are final, or all.
+    pub(crate) fn has_news(&self, known: u64) -> bool {
+        let (done, all) = self.progress();
+        done as u64 > known || done == all
+    }
+
     /// Waits a while for progress, unless these units are final already.
     pub(crate) fn wait(&self, units: Range<usize>, at_most: Duration) {
+        self.wait_for(at_most, || self.is_final(units.clone()));
+    }
+
+    /// Waits a while for progress, unless this is so already.
+    pub(crate) fn wait_for(&self, at_most: Duration, is_so: impl Fn() -> bool) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.is_final(units) {
+        if !is_so() {
             drop(self.moved.wait_timeout(waiting, at_most));
         }
     }

@@ -5,9 +5,10 @@ use crate::base::limits::{MAX_PIECE_EXTENTS, MAX_PIECE_ROWS};
 use crate::base::lock::lock;
 use crate::piece::copy::StridedCopy;
 use crate::piece::extent::Extent;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A part of one copy: `rows` runs of `len` bytes, from byte `from` of row `row` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +83,16 @@ pub(crate) struct Pieces {
     spans: Vec<CopyPart>,
     pieces: Vec<Piece>,
     next: AtomicUsize,
+    /// By number, whether a piece is drawn; how many are not.
+    drawn: Vec<AtomicBool>,
+    left: AtomicUsize,
     /// Numbers of pieces that were drawn in vain.
     returned: Mutex<Vec<usize>>,
     /// How many these are: they are looked at only where there are some.
     returns: AtomicUsize,
+    /// Numbers of pieces that the source is known to have, and how many these are. Some may be drawn.
+    ready: Mutex<VecDeque<usize>>,
+    readies: AtomicUsize,
 }
 
 impl Pieces {
@@ -98,18 +105,61 @@ impl Pieces {
         }
         cutter.close();
         let Cutter { spans, pieces, .. } = cutter;
-        let (next, returned, returns) = Default::default();
-        Self { copies, spans, pieces, next, returned, returns }
+        let drawn = pieces.iter().map(|_| AtomicBool::new(false)).collect();
+        let left = AtomicUsize::new(pieces.len());
+        let (next, returned, returns, ready, readies) = Default::default();
+        Self { copies, spans, pieces, next, drawn, left, returned, returns, ready, readies }
     }
 
-    /// The next piece that no worker has drawn, or has drawn in vain.
+    /// The next piece that no worker has drawn, or has drawn in vain: the first in order of those that the
+    /// source is known to have, or of all.
     pub(crate) fn draw(&self) -> Option<&Piece> {
         if self.returns.load(Ordering::Acquire) > 0
             && let Some(number) = self.take_returned()
         {
             return self.pieces.get(number);
         }
-        self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed))
+        if let Some(piece) = self.draw_ready() {
+            return Some(piece);
+        }
+        loop {
+            let piece = self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+            if self.claim(piece.number) {
+                return Some(piece);
+            }
+        }
+    }
+
+    /// The next piece that no worker has drawn of those that the source is known to have.
+    pub(crate) fn draw_ready(&self) -> Option<&Piece> {
+        while self.has_ready() {
+            let mut ready = lock(&self.ready);
+            let number = ready.pop_front();
+            self.readies.store(ready.len(), Ordering::Release);
+            if let Some(number) = number.filter(|number| self.claim(*number)) {
+                return self.pieces.get(number);
+            }
+        }
+        None
+    }
+
+    /// Whether the source is known to have a piece; that one may be drawn.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.readies.load(Ordering::Acquire) > 0
+    }
+
+    /// The source is known to have the pieces of these numbers: they are drawn before others.
+    pub(crate) fn make_ready(&self, numbers: impl Iterator<Item = usize>) {
+        let mut ready = lock(&self.ready);
+        ready.extend(numbers.filter(|number| !self.drawn[*number].load(Ordering::Acquire)));
+        self.readies.store(ready.len(), Ordering::Release);
+    }
+
+    /// Whether this call is the one that draws a piece.
+    fn claim(&self, number: usize) -> bool {
+        let first = !self.drawn[number].swap(true, Ordering::AcqRel);
+        self.left.fetch_sub(usize::from(first), Ordering::AcqRel);
+        first
     }
 
     fn take_returned(&self) -> Option<usize> {
@@ -133,14 +183,14 @@ impl Pieces {
 
     /// True if nothing is left to draw.
     pub(crate) fn is_drawn(&self) -> bool {
-        self.returns.load(Ordering::Acquire) == 0
-            && self.next.load(Ordering::Relaxed) >= self.pieces.len()
+        self.returns.load(Ordering::Acquire) == 0 && self.left.load(Ordering::Acquire) == 0
     }
 
     /// Where the next piece goes: target region and offset. `None` if nothing is left to draw.
     pub(crate) fn next_target(&self) -> Option<(u32, u64)> {
-        let next = self.last_returned().unwrap_or_else(|| self.next.load(Ordering::Relaxed));
-        let piece = self.pieces.get(next)?;
+        let mut next = self.next.load(Ordering::Relaxed)..self.pieces.len();
+        let undrawn = || next.find(|number| !self.drawn[*number].load(Ordering::Acquire));
+        let piece = self.pieces.get(self.last_returned().or_else(undrawn)?)?;
         let span = self.spans(piece).first()?;
         let copy = span.copy(&self.copies);
         Some((copy.target_region, span.row(copy, 0).target))
@@ -148,6 +198,11 @@ impl Pieces {
 
     pub(crate) fn count(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// The piece of a number below their count.
+    pub(crate) fn get(&self, number: usize) -> &Piece {
+        &self.pieces[number]
     }
 
     pub(crate) fn copies(&self) -> &[StridedCopy] {
@@ -265,6 +320,27 @@ mod tests {
                 shapes.into_iter().map(copy).collect()
             },
         )
+    }
+
+    #[test]
+    fn what_is_ready_is_drawn_first_and_everything_once() {
+        let copies: Vec<_> = (0..9).map(|at| StridedCopy::contiguous(0, at, 0, at, 1)).collect();
+        let pieces = Pieces::cut(&copies, 1);
+        let drawn = |piece: Option<&Piece>| piece.map(|piece| piece.number);
+        assert_eq!((drawn(pieces.draw_ready()), drawn(pieces.draw())), (None, Some(0)));
+        pieces.make_ready([0, 2, 5, 6].into_iter());
+        assert!(pieces.has_ready());
+        assert_eq!(drawn(pieces.draw_ready()), Some(2));
+        pieces.make_ready([5, 8].into_iter());
+        assert_eq!([(); 3].map(|()| drawn(pieces.draw())), [5, 6, 8].map(Some), "not 5 again");
+        assert_eq!((pieces.has_ready(), drawn(pieces.draw_ready())), (false, None));
+        assert_eq!([(); 2].map(|()| drawn(pieces.draw())), [1, 3].map(Some));
+        assert_eq!((pieces.next_target(), pieces.is_drawn()), (Some((0, 4)), false));
+        assert_eq!([(); 2].map(|()| drawn(pieces.draw())), [4, 7].map(Some));
+        assert_eq!((pieces.next_target(), pieces.is_drawn()), (None, true));
+        pieces.give_back(pieces.get(5));
+        assert_eq!((pieces.next_target(), pieces.is_drawn()), (Some((0, 5)), false));
+        assert_eq!([(); 2].map(|()| drawn(pieces.draw())), [Some(5), None]);
     }
 
     proptest! {

@@ -179,6 +179,10 @@ impl<'a> Connection<'a> {
                 Ok((export, _)) => self.progress(&export),
                 Err(refusal) => Err(refusal),
             },
+            Request::News(id, generation, known) => match self.open_news(id, generation, known)? {
+                Ok(export) => self.progress(&export),
+                Err(refusal) => Err(refusal),
+            },
             Request::Digest(ask) => {
                 let check = |export: &Export| bounds::of_digest(export.regions(), &ask.extents);
                 match self.open(ask.export, ask.generation, check) {
@@ -287,6 +291,21 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// Finds an export of which more units are final than are known, or all, waiting for them.
+    fn open_news(
+        &mut self,
+        id: ExportId,
+        generation: u64,
+        known: u64,
+    ) -> io::Result<Result<Arc<Export>, RequestRefusal>> {
+        let export = match self.open(id, generation, |_| Ok(())) {
+            Ok((export, ())) => export,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let waited = self.wait_until(&export, |wanted| export.wait_news(known, wanted))?;
+        Ok(waited.map(|()| export))
+    }
+
     /// Waits until checked extents of an export that is still being filled are final, as long as
     /// the peer is there. What was answered before goes out first.
     ///
@@ -305,7 +324,16 @@ impl<'a> Connection<'a> {
             e.runs().map(move |offset| (region, offset, len))
         };
         let ranges = extents.iter().flat_map(runs);
-        if export.wait_final(ranges.clone(), || false) {
+        self.wait_until(export, |wanted| export.wait_final(ranges.clone(), wanted))
+    }
+
+    /// Waits by a function that gives up, and says so, once nobody wants it any more.
+    fn wait_until(
+        &mut self,
+        export: &Export,
+        wait: impl Fn(&dyn Fn() -> bool) -> bool,
+    ) -> io::Result<Result<(), RequestRefusal>> {
+        if wait(&|| false) {
             return Ok(Ok(()));
         }
         self.output.flush(self.seat)?;
@@ -313,7 +341,7 @@ impl<'a> Connection<'a> {
             export.stop_at(HoldPoint::Waiting);
             self.socket.is_connected()
         };
-        if export.wait_final(ranges, wanted) {
+        if wait(&wanted) {
             Ok(Ok(()))
         } else if export.is_served() {
             Err(ErrorKind::ConnectionAborted.into())
@@ -439,6 +467,7 @@ enum Request {
     Read(wire::Ask<Extent>),
     Digest(wire::Ask<PlacedExtent>),
     Await(wire::Ask<Extent>),
+    News(ExportId, u64, u64),
 }
 
 impl Request {
@@ -448,8 +477,11 @@ impl Request {
             FrameKind::Describe => wire::decode_named(body).map(|(id, g)| Self::Describe(id, g)),
             FrameKind::Lend => wire::decode_named(body).map(|(id, g)| Self::Lend(id, g)),
             FrameKind::Note => wire::decode_named(body).map(|(id, g)| Self::Note(id, g)),
-            FrameKind::EarlyNote => wire::decode_early(body)
+            FrameKind::EarlyNote => wire::decode_numbered(body)
                 .map(|(id, g, wait)| Self::EarlyNote(id, g, Duration::from_millis(wait))),
+            FrameKind::News => {
+                wire::decode_numbered(body).map(|(id, g, known)| Self::News(id, g, known))
+            }
             FrameKind::Read => wire::decode_read(body).map(Self::Read),
             FrameKind::Digest => wire::decode_digest(body).map(Self::Digest),
             FrameKind::Await => wire::decode_read(body).map(Self::Await),

@@ -120,8 +120,9 @@ pub(crate) fn decode_named(body: &[u8]) -> Decoded<(ExportId, u64)> {
     Ok(asked)
 }
 
-/// The export whose note is asked for, and the milliseconds that it may be waited for.
-pub(crate) fn decode_early(body: &[u8]) -> Decoded<(ExportId, u64, u64)> {
+/// An export and a number: the milliseconds that its note may be waited for, or the units that are known to be
+/// final.
+pub(crate) fn decode_numbered(body: &[u8]) -> Decoded<(ExportId, u64, u64)> {
     let mut fields = Fields(body);
     let asked = (ExportId(fields.u64()?), fields.u64()?, fields.u64()?);
     fields.end()?;

@@ -51,6 +51,8 @@ pub(crate) enum FrameKind {
     Word = 9,
     /// Request, over the Unix socket: lend me the memory of this export, to be mapped.
     Lend = 10,
+    /// Request: wait until more than so many units of this export are final, or all.
+    News = 11,
     /// Answer to `Identify`.
     Identity = 129,
     /// Answer to `Describe`.
@@ -65,7 +67,7 @@ pub(crate) enum FrameKind {
     Refused = 134,
     /// Answer to `Note` and `EarlyNote`.
     Noted = 135,
-    /// Answer to `Await`: one bit for each unit of progress.
+    /// Answer to `Await` and `News`: one bit for each unit of progress.
     Progress = 136,
     /// Answer to `Write`: all of its bytes are in memory.
     Written = 137,
@@ -79,7 +81,7 @@ impl FrameKind {
     fn from_code(code: u8) -> Option<Self> {
         use FrameKind::*;
         let requests =
-            [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word, Lend];
+            [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word, Lend, News];
         let answers = [
             Identity,
             Description,
@@ -184,6 +186,15 @@ pub(crate) fn named(kind: FrameKind, export: ExportId, generation: u64) -> Vec<u
     let mut request = Vec::new();
     let start = begin(&mut request, kind);
     put(&mut request, &[export.0, generation]);
+    finish(&mut request, start);
+    request
+}
+
+/// A request that names an export and a number.
+pub(crate) fn numbered(kind: FrameKind, export: ExportId, generation: u64, number: u64) -> Vec<u8> {
+    let mut request = Vec::new();
+    let start = begin(&mut request, kind);
+    put(&mut request, &[export.0, generation, number]);
     finish(&mut request, start);
     request
 }

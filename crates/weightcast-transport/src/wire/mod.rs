@@ -23,8 +23,10 @@ pub(crate) mod word_frame;
 pub(crate) mod write_frame;
 
 pub(crate) use bodies::{
-    Ask, LentPlace, decode_digest, decode_digests, decode_early, decode_named, decode_noted,
+    Ask, LentPlace, decode_digest, decode_digests, decode_named, decode_noted, decode_numbered,
     decode_read, put_extent, put_identity, put_lent, put_placed,
 };
 pub(crate) use codec::WireCodec;
-pub(crate) use frames::{FrameKind, HEADER_BYTES, Header, Malformed, begin, finish, named, put};
+pub(crate) use frames::{
+    FrameKind, HEADER_BYTES, Header, Malformed, begin, finish, named, numbered, put,
+};

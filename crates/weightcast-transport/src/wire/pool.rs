@@ -66,6 +66,30 @@ impl Pool {
         answer
     }
 
+    /// Which units are final of an export that is being filled, one bit for each; once they are more than are
+    /// `known`, if that is said. `None` if the port has no place for the question.
+    pub(crate) fn progress(
+        &self,
+        export: ExportId,
+        generation: u64,
+        known: Option<u64>,
+        patience: &Patience<'_>,
+    ) -> Result<Option<Vec<u8>>, TransportError> {
+        let request = match known {
+            Some(known) => frames::numbered(FrameKind::News, export, generation, known),
+            None => frames::named(FrameKind::Await, export, generation),
+        };
+        let mut stream = match self.take(patience, || false) {
+            Err(TransportError::Full { .. }) => return Ok(None),
+            taken => taken?,
+        };
+        let bits = stream.ask(&request, FrameKind::Progress, patience);
+        if let Ok(_) | Err(TransportError::Refused(_)) = &bits {
+            self.give_back(stream);
+        }
+        bits.map(Some)
+    }
+
     /// Waits until extents of an export that is being filled are final: one bit for each of its
     /// units, set if that one is.
     pub(crate) fn wait_final(

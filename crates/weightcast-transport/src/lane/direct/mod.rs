@@ -9,8 +9,8 @@
 //! are served memory too.
 
 use super::endpoint::{Endpoint, Lane, OpenLane};
-use super::final_units::FinalUnits;
 use super::kind::{LaneKind, Meeting};
+use super::ready::ReadyPieces;
 use super::task::LaneTask;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
@@ -110,10 +110,14 @@ struct DirectLane<'a> {
     remote: Ranges,
     /// Where gaps go.
     bin: Vec<u8>,
-    finals: FinalUnits,
+    ready: ReadyPieces,
 }
 
 impl<'a> Lane<'a> for DirectLane<'a> {
+    fn look(&mut self, idle: bool) -> Result<bool, TransportError> {
+        self.ready.look(&self.task, idle)
+    }
+
     fn has_room(&mut self) -> bool {
         self.asked.is_none()
     }
@@ -126,7 +130,7 @@ impl<'a> Lane<'a> for DirectLane<'a> {
         let Some(piece) = self.asked.take() else { return Ok(None) };
         self.task.patience.check("reading")?;
         self.task.holds.at(HoldPoint::Asking);
-        self.finals.wait(&self.task, piece)?;
+        self.ready.wait(&self.task, piece)?;
         self.task.holds.at(HoldPoint::Taking);
         self.read(piece)?;
         Ok(Some(piece))
@@ -137,8 +141,8 @@ impl<'a> DirectLane<'a> {
     fn new(direct: &'a Direct, task: LaneTask<'a>, addresses: Addresses<'a>) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
         let bin = vec![0; MAX_GAP_BYTES as usize];
-        let finals = FinalUnits::new(&task);
-        Self { direct, task, addresses, asked: None, local, remote, bin, finals }
+        let ready = ReadyPieces::new(&task);
+        Self { direct, task, addresses, asked: None, local, remote, bin, ready }
     }
 
     /// Reads a piece of checked copies into the targets.
@@ -414,13 +418,13 @@ mod tests {
         };
         let addresses = Addresses::of(&description).unwrap();
         let mut lane = DirectLane::new(&reached.direct, task, addresses);
-        assert_eq!(lane.finals.wait(&lane.task, pieces.draw().unwrap()), Ok(()));
+        assert_eq!(lane.ready.wait(&lane.task, pieces.draw().unwrap()), Ok(()));
         // Whoever asked now would be refused.
         reached.server.exports().fence(export);
-        assert_eq!(lane.finals.wait(&lane.task, pieces.draw().unwrap()), Ok(()));
-        lane.finals.forget();
+        assert_eq!(lane.ready.wait(&lane.task, pieces.draw().unwrap()), Ok(()));
+        lane.ready.forget();
         assert_eq!(
-            lane.finals.wait(&lane.task, pieces.draw().unwrap()),
+            lane.ready.wait(&lane.task, pieces.draw().unwrap()),
             Err(TransportError::Fenced { export })
         );
     }

@@ -4,7 +4,7 @@ use super::mapped::Mapped;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::lane::endpoint::Lane;
-use crate::lane::final_units::FinalUnits;
+use crate::lane::ready::ReadyPieces;
 use crate::lane::task::LaneTask;
 use crate::memory::digest::Digest;
 use crate::piece::copy::StridedCopy;
@@ -24,20 +24,20 @@ pub(super) struct SharedLane<'a> {
     task: LaneTask<'a>,
     /// The piece that was asked for.
     asked: Option<&'a Piece>,
-    finals: FinalUnits,
+    ready: ReadyPieces,
     /// Of the last piece, by slot.
     digests: Vec<(u32, Digest)>,
 }
 
 impl<'a> SharedLane<'a> {
     pub(super) fn new(process: &'a LocalSource, mapped: Arc<Mapped>, task: LaneTask<'a>) -> Self {
-        let finals = FinalUnits::new(&task);
-        Self { process, mapped, unlooked: 0, task, asked: None, finals, digests: Vec::new() }
+        let ready = ReadyPieces::new(&task);
+        Self { process, mapped, unlooked: 0, task, asked: None, ready, digests: Vec::new() }
     }
 
     /// # Errors
     /// [`TransportError::SourceGone`], now and then, if its process has died, which shows in nothing else.
-    fn look(&mut self) -> Result<(), TransportError> {
+    fn look_alive(&mut self) -> Result<(), TransportError> {
         if self.unlooked == 0 {
             self.process.verify()?;
         }
@@ -71,6 +71,10 @@ impl<'a> SharedLane<'a> {
 }
 
 impl<'a> Lane<'a> for SharedLane<'a> {
+    fn look(&mut self, idle: bool) -> Result<bool, TransportError> {
+        self.ready.look(&self.task, idle)
+    }
+
     fn has_room(&mut self) -> bool {
         self.asked.is_none()
     }
@@ -83,9 +87,9 @@ impl<'a> Lane<'a> for SharedLane<'a> {
         let Some(piece) = self.asked.take() else { return Ok(None) };
         let LaneTask { export, patience, holds, .. } = self.task;
         patience.check("reading")?;
-        self.look()?;
+        self.look_alive()?;
         holds.at(HoldPoint::Asking);
-        self.finals.wait(&self.task, piece)?;
+        self.ready.wait(&self.task, piece)?;
         holds.at(HoldPoint::Taking);
         self.copy(piece);
         holds.at(HoldPoint::Judging);

@@ -2,6 +2,7 @@
 
 use super::endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
 use super::kind::{LaneKind, Meeting};
+use super::ready::ReadyPieces;
 use super::task::{LaneTask, is_alone};
 use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::holds::HoldPoint;
@@ -94,6 +95,7 @@ struct TcpLane<'a> {
     asked: VecDeque<(&'a Piece, usize)>,
     asked_bytes: usize,
     window: RequestWindow,
+    ready: ReadyPieces,
     /// Whether the window is being filled up.
     asking: bool,
     /// Requests that are not sent yet.
@@ -106,6 +108,11 @@ struct TcpLane<'a> {
 }
 
 impl<'a> Lane<'a> for TcpLane<'a> {
+    /// Answers come in order: behind a piece that is not there yet, all others would wait.
+    fn look(&mut self, idle: bool) -> Result<bool, TransportError> {
+        self.ready.look(&self.task, idle)
+    }
+
     /// As many as the source surely takes. Several at a time: what arrives together is answered with
     /// fewer system calls.
     fn has_room(&mut self) -> bool {
@@ -155,10 +162,12 @@ impl<'a> Lane<'a> for TcpLane<'a> {
 impl<'a> TcpLane<'a> {
     fn new(pool: &'a Pool, task: LaneTask<'a>, stream: DataStream) -> Self {
         let window = RequestWindow::new(stream.round_trip(), Instant::now());
+        let ready = ReadyPieces::new(&task);
         Self {
             pool,
             task,
             window,
+            ready,
             stream,
             asked: VecDeque::new(),
             asked_bytes: 0,

@@ -4,9 +4,9 @@
 //! caller takes the reference (`weightcast_plan::quantise`), to which they are bit-equal.
 
 #[cfg(target_arch = "x86_64")]
-mod amax;
-#[cfg(target_arch = "x86_64")]
 mod codes;
+#[cfg(target_arch = "x86_64")]
+mod magnitude;
 #[cfg(test)]
 mod tests;
 
@@ -61,7 +61,7 @@ pub fn amax(elements: Elements, data: &[u8]) -> Option<f32> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the CPU has AVX2.
-        let bits = unsafe { amax::amax_avx2(elements, data) };
+        let bits = unsafe { magnitude::amax_avx2(elements, data) };
         let infinite = f32::INFINITY.to_bits();
         return (bits <= infinite).then(|| f32::from_bits(bits));
     }

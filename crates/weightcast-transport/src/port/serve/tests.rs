@@ -201,6 +201,7 @@ fn what_is_no_question_ends_the_connection_after_the_answers_before() {
         frame(FrameKind::Read, &[0; 17]),
         frame(FrameKind::Digest, &[0; 16 + 40]),
         frame(FrameKind::Await, &[0; 16 + 56]),
+        frame(FrameKind::News, &[0; 16]),
         frame(FrameKind::End, &[]),
         b"GET / HTTP/1.1\r\n".to_vec(),
     ];
@@ -247,6 +248,38 @@ fn what_was_answered_goes_out_before_a_wait() {
     assert_eq!(connection.output.pending.len(), 6, "it stands");
 }
 
+#[test]
+fn news_are_waited_for_until_there_are_any_or_all_is_there() {
+    const UNIT: u64 = MIN_UNIT_BYTES;
+    let desk = desk();
+    let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
+    let (filling, id) = (Arc::new(Filling::new(&memory)), ExportId::random());
+    filling.begin([&[StridedCopy::contiguous(0, 0, 0, 0, 3 * UNIT)][..]].into_iter());
+    desk.exports.expose_filling(id, 1, memory, Arc::clone(&filling));
+    let (here, there) = UnixStream::pair().unwrap();
+    let seat = seat_of(Socket::Local(here));
+    let mut connection = Connection::new(&seat, &desk, Nonces::NONE);
+    let mut news = |id, known| {
+        let opened = connection.open_news(id, 1, known);
+        opened.map(|opened| opened.map(drop)).map_err(|error| error.kind())
+    };
+    filling.arrived(0, UNIT, UNIT);
+    assert_eq!(news(id, 0), Ok(Ok(())));
+    thread::scope(|scope| {
+        scope.spawn(|| filling.arrived(0, 0, UNIT));
+        assert_eq!(news(id, 1), Ok(Ok(())));
+    });
+    there.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(news(id, 2), Err(ErrorKind::ConnectionAborted));
+    filling.arrived(0, 2 * UNIT, UNIT);
+    assert_eq!((news(id, 3), news(id, u64::MAX)), (Ok(Ok(())), Ok(Ok(()))));
+    let whole = desk.exports.expose(1, vec![Region::allocate(1).unwrap()]);
+    assert_eq!(news(whole, 0), Ok(Ok(())));
+    assert_eq!(news(ExportId(7), 0), Ok(Err(RequestRefusal::UnknownExport)));
+    desk.exports.fence(id);
+    assert_eq!(news(id, 0), Ok(Err(RequestRefusal::StaleGeneration)));
+}
+
 /// Bits say what is final when they are asked for.
 #[test]
 fn whoever_waits_is_told_of_all_units() {
@@ -261,12 +294,14 @@ fn whoever_waits_is_told_of_all_units() {
     let requests = [
         asks(FrameKind::Await, &[0, 3 * UNIT, UNIT, 1, 0]),
         asks(FrameKind::Await, &[]),
+        asks(FrameKind::News, &[2]),
         asks(FrameKind::Read, &[0, UNIT + 5, 2, 1, 0]),
     ];
     let (found, ended) = near(&desk, &requests.concat(), 0);
     let bits = frame(FrameKind::Progress, &[0b1010, 0b100]);
     let end = Header::end(true).encode().to_vec();
-    let expected = [bits.clone(), bits, frame(FrameKind::Data, &[0; 2]), end].concat();
+    let expected =
+        [bits.clone(), bits.clone(), bits, frame(FrameKind::Data, &[0; 2]), end].concat();
     assert_eq!((found, ended), (expected, true));
     let word = desk.exports.get(id).unwrap();
     let described = near(&desk, &asks(FrameKind::Describe, &[]), 0).0;

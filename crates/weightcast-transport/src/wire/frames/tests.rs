@@ -20,7 +20,7 @@ proptest! {
         let _ = decode_read(&bytes);
         let _ = decode_digest(&bytes);
         let _ = decode_named(&bytes);
-        let _ = decode_early(&bytes);
+        let _ = decode_numbered(&bytes);
         let _ = decode_noted(&bytes);
         let _ = crate::wire::description::decode_description(&bytes);
         let _ = decode_digests(&bytes);
@@ -94,7 +94,8 @@ fn as_many_extents_as_allowed_fit_into_a_frame() {
 #[test]
 fn kinds_are_known_numbers() {
     use FrameKind::*;
-    let requests = [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word, Lend];
+    let requests =
+        [Identify, Describe, Read, Digest, Note, Await, Write, EarlyNote, Word, Lend, News];
     let answers =
         [Identity, Description, Data, Digests, End, Refused, Noted, Progress, Written, Heard, Lent];
     let table: Vec<(u8, FrameKind)> = (1..).zip(requests).chain((129..).zip(answers)).collect();
@@ -103,11 +104,11 @@ fn kinds_are_known_numbers() {
         assert_eq!(FrameKind::from_code(code), kind, "{code}");
         if let Some(kind) = kind {
             assert_eq!(kind as u8, code);
-            assert_eq!(kind.is_request(), code <= 10, "{kind:?}");
+            assert_eq!(kind.is_request(), code <= 11, "{kind:?}");
             let limit = match kind {
                 Data => MAX_READ_BYTES as usize,
                 Noted => 1 + MAX_NOTE_BYTES,
-                _ if code <= 10 => MAX_REQUEST_BYTES,
+                _ if code <= 11 => MAX_REQUEST_BYTES,
                 _ => MAX_ANSWER_BYTES,
             };
             for (body, fits) in [(0, true), (limit, true), (limit + 1, false)] {
