@@ -2,7 +2,8 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from threading import current_thread
+from threading import Event, current_thread
+from typing import Any
 
 import pytest
 
@@ -183,8 +184,17 @@ def test_workers_whose_calls_differed_join_again(job: Job) -> None:
         list(both.map(EngineShard.close, shards))
 
 
-def test_a_worker_that_has_fetched_alone_joins_again_with_its_peer(job: Job) -> None:
+def test_a_worker_that_has_fetched_alone_joins_again_with_its_peer(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it asks first is not taken for the call with which the next update begins."""
+    asks, check = Event(), EngineShard._check_not_over
+
+    def tell(self: EngineShard, *arguments: Any) -> None:
+        asks.set()
+        check(self, *arguments)
+
+    monkeypatch.setattr(EngineShard, "_check_not_over", tell)
     engines = [Engine(), Engine()]
     given = Settings(server=job.server, deadline=5.0, catalog=CATALOG)
     replica = [wc.Replica("of-two", rank, 2) for rank in range(2)]
@@ -194,7 +204,9 @@ def test_a_worker_that_has_fetched_alone_joins_again_with_its_peer(job: Job) -> 
         job.publish(1)
         run = job.trainer.epoch
         for at in range(2):
+            asks.clear()
             shards[at].fetch(1, wait=False, run=run)  # its peer has failed
+            assert asks.wait(60)
             list(both.map(EngineShard.begin, shards))
             list(both.map(lambda shard: shard.fetch(1, run=run), shards))
             assert list(both.map(EngineShard.install, shards)) == [1, 1]
