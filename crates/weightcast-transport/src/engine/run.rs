@@ -154,8 +154,8 @@ impl<'a> RunningTransfer<'a> {
         waits
     }
 
-    /// Draws pieces in the order of the target's memory from all of these whose lanes do not ask ahead,
-    /// so that what is final grows evenly and readers of this relay need not wait.
+    /// Draws pieces from all of these whose lanes do not ask ahead: such as their sources are known to have, else in the
+    /// order of the target's memory, so that what is final grows evenly.
     fn fill<'r>(
         &'r self,
         routes: &'r [CheckedJob<'a>],

@@ -111,14 +111,8 @@ impl Pieces {
         Self { copies, spans, pieces, next, drawn, left, returned, returns, ready, readies }
     }
 
-    /// The next piece that no worker has drawn, or has drawn in vain: the first in order of those that the
-    /// source is known to have, or of all.
+    /// The next piece that no worker has drawn, or has drawn in vain: of those that are ready, else of all.
     pub(crate) fn draw(&self) -> Option<&Piece> {
-        if self.returns.load(Ordering::Acquire) > 0
-            && let Some(number) = self.take_returned()
-        {
-            return self.pieces.get(number);
-        }
         if let Some(piece) = self.draw_ready() {
             return Some(piece);
         }
@@ -130,9 +124,12 @@ impl Pieces {
         }
     }
 
-    /// The next piece that no worker has drawn of those that the source is known to have.
+    /// The next piece of those that are ready: drawn in vain, or known to be at the source.
     pub(crate) fn draw_ready(&self) -> Option<&Piece> {
         while self.has_ready() {
+            if let Some(number) = self.take_returned() {
+                return self.pieces.get(number);
+            }
             let mut ready = lock(&self.ready);
             let number = ready.pop_front();
             self.readies.store(ready.len(), Ordering::Release);
@@ -143,9 +140,9 @@ impl Pieces {
         None
     }
 
-    /// Whether the source is known to have a piece; that one may be drawn.
+    /// Whether there may be a piece that is ready: of those at the source, some may be drawn.
     pub(crate) fn has_ready(&self) -> bool {
-        self.readies.load(Ordering::Acquire) > 0
+        self.returns.load(Ordering::Acquire) > 0 || self.readies.load(Ordering::Acquire) > 0
     }
 
     /// The source is known to have the pieces of these numbers: they are drawn before others.
@@ -340,7 +337,8 @@ mod tests {
         assert_eq!((pieces.next_target(), pieces.is_drawn()), (None, true));
         pieces.give_back(pieces.get(5));
         assert_eq!((pieces.next_target(), pieces.is_drawn()), (Some((0, 5)), false));
-        assert_eq!([(); 2].map(|()| drawn(pieces.draw())), [Some(5), None]);
+        assert!(pieces.has_ready());
+        assert_eq!([(); 2].map(|()| drawn(pieces.draw_ready())), [Some(5), None]);
     }
 
     proptest! {
