@@ -10,7 +10,6 @@ use crate::piece::filling::are_final;
 use crate::piece::pieces::{Piece, Pieces};
 use crate::piece::units::Units;
 use std::collections::BTreeMap;
-use std::mem::take;
 use std::time::Instant;
 
 /// What a lane knows of a source that is being filled. Of one that has everything, nothing need be known.
@@ -116,15 +115,15 @@ impl Arrivals {
     /// Tells the pieces which are ready by these bits.
     fn learn(&mut self, bits: Vec<u8>, pieces: &Pieces) {
         self.bits = bits;
-        let (arrived, waiting): (BTreeMap<_, _>, _) =
-            take(&mut self.waiting).into_iter().partition(|(unit, _)| self.has(*unit));
-        self.waiting = waiting;
+        let arrived = self.waiting.keys().copied().filter(|unit| self.has(*unit));
         let mut ready = Vec::new();
-        for number in arrived.into_values().flatten() {
-            let mut units = touched(&self.units, pieces, pieces.get(number));
-            match units.find(|unit| !self.has(*unit)) {
-                Some(missing) => self.waiting.entry(missing).or_default().push(number),
-                None => ready.push(number),
+        for unit in arrived.collect::<Vec<_>>() {
+            for number in self.waiting.remove(&unit).expect("of its keys") {
+                let mut units = touched(&self.units, pieces, pieces.get(number));
+                match units.find(|unit| !self.has(*unit)) {
+                    Some(missing) => self.waiting.entry(missing).or_default().push(number),
+                    None => ready.push(number),
+                }
             }
         }
         ready.sort_unstable();
