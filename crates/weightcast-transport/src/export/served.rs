@@ -276,6 +276,8 @@ mod tests {
         export.fence();
         assert_eq!(wait(&[(0, 0, 2 * UNIT)], 0), (true, 0), "what is there is there");
         assert_eq!(wait(&[(1, UNIT, 1)], u64::MAX), (false, 0), "nobody brings it any more");
+        assert!(export.wait_news(2, || unreachable!("there are three")));
+        assert!(!export.wait_news(3, || unreachable!("nobody brings more")));
         let whole = Export::new(ExportId(6), 1, Vec::new());
         assert!(whole.wait_final([(9, 9, 9)].into_iter(), || false), "it stands");
     }

@@ -1,10 +1,11 @@
 //! Readers of a source that is being filled, in another order than that of its memory.
 
 use super::*;
+use crate::base::holds::{HoldPoint, Holds};
 use crate::base::limits::{MIN_UNIT_BYTES, TICK};
 use crate::piece::filling::Filling;
 use crate::{Auth, DataServer, ExportId, Peer, Way};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,13 @@ fn what_a_relay_has_is_read_before_what_it_has_not() {
         coming.begin([&whole[..]].into_iter());
         let export = ExportId::random();
         server.exports().expose_filling(export, 1, vec![source.clone()], Arc::clone(&coming));
+        let (waits, waiting) = mpsc::channel();
+        let holds = Holds::new(move |point| {
+            if point == HoldPoint::Waiting {
+                waits.send(()).unwrap_or_default();
+            }
+        });
+        server.exports().hold(export, holds);
         let deadline = Instant::now() + Duration::from_secs(60);
         let peer = Peer::connect_by(way, server.addr(), &Auth::default(), deadline).unwrap();
         let options = TransferOptions {
@@ -34,6 +42,8 @@ fn what_a_relay_has_is_read_before_what_it_has_not() {
         let job = SourceJob { peer: &peer, export, generation: 1, copies: whole.to_vec() };
         thread::scope(|scope| {
             let reader = scope.spawn(|| read(&[job], std::slice::from_ref(&target), &options));
+            // It asks once, and not again and again.
+            waiting.recv_timeout(Duration::from_secs(60)).expect("the source makes it wait");
             for unit in (0..UNITS).rev() {
                 coming.arrived(0, unit as u64 * MIN_UNIT_BYTES, MIN_UNIT_BYTES);
                 while !arriving.is_final(unit..unit + 1) {
