@@ -127,6 +127,11 @@ pub struct Incarnation {
     pub number: u64,
 }
 
+impl Attempt {
+    /// The first assignment of a transfer that continues nothing.
+    pub const FIRST: Self = Self(1);
+}
+
 impl Incarnation {
     /// The next incarnation of the same term.
     pub fn next(self) -> Self {

@@ -237,6 +237,16 @@ pub enum Safeguard {
     KeptUntilEnd,
     /// A shard brings over what is kept for its group (L8).
     KeptBroughtOver,
+    /// No source is accused of what shards of one host have brought each other (T4).
+    SharedNotAccused,
+    /// Once bytes were wrong, shards of one host bring each other nothing (T4).
+    DoubtedAlone,
+    /// Nobody takes from a shard's memory once that may change (S3).
+    SharingCloses,
+    /// What siblings take is of one call, one beginning and one version (S11).
+    OpeningNamed,
+    /// Of what shards of one host hold alike, each brings its part (D8).
+    HostEnteredOnce,
 }
 
 /// Which safeguards are on: all, unless the feature `mutants` switches some off.

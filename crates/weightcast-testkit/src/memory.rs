@@ -11,6 +11,10 @@ use crate::mix::mix;
 pub struct TaggedMemory {
     first: u32,
     tags: Vec<u64>,
+    /// The chunks that this shard counts for its group.
+    counted: Range<u32>,
+    /// How many shards hold each chunk.
+    copies: u64,
 }
 
 /// The range of `chunks` that a shard holds: shards share them as evenly as possible.
@@ -26,7 +30,23 @@ pub fn tag(version: Version, chunk: u32) -> u64 {
 impl TaggedMemory {
     /// The memory of a shard that holds these chunks.
     pub fn new(range: Range<u32>) -> Self {
-        Self { first: range.start, tags: vec![0; range.len()] }
+        Self { first: range.start, tags: vec![0; range.len()], counted: range, copies: 1 }
+    }
+
+    /// The memory of a shard that holds all chunks, as every shard of its group does.
+    pub fn replicated(shard: u32, num_shards: u32, chunks: u32) -> Self {
+        let counted = chunks_of(shard, num_shards, chunks);
+        Self { counted, copies: num_shards.into(), ..Self::new(0..chunks) }
+    }
+
+    /// Memory for the same chunks, which holds no version.
+    pub fn anew(&self) -> Self {
+        Self { tags: vec![0; self.tags.len()], ..self.clone() }
+    }
+
+    /// Whether other shards of the group hold the same chunks.
+    pub fn is_replicated(&self) -> bool {
+        self.copies > 1
     }
 
     /// The chunks that the shard holds.
@@ -75,10 +95,10 @@ impl TaggedMemory {
         self.range().find(|chunk| self.get(*chunk) != tag(version, *chunk))
     }
 
-    /// The memory's proof for a challenge with this nonce.
+    /// The memory's proof for a challenge with this nonce, of what the shard counts for its group.
     pub fn proof(&self, nonce: Nonce) -> u64 {
         let shown = |chunk: u32| mix(&[nonce.0, chunk.into(), self.get(chunk)]);
-        self.range().map(shown).fold(0, u64::wrapping_add)
+        self.counted.clone().map(shown).fold(0, u64::wrapping_add)
     }
 
     /// The memory's digests: additive in the chunks, as the real ones are in the elements.
@@ -87,7 +107,9 @@ impl TaggedMemory {
             let lane = |n: u64| mix(&[n, chunk.into(), self.get(chunk)]);
             Sum([lane(1), lane(2)])
         };
-        let sum = self.range().map(lanes).fold(Sum::default(), |a, b| a + b);
-        ShardSums { counted: sum, held: sum, expected: sum }
+        let sum = |range: Range<u32>| range.map(lanes).fold(Sum::default(), |a, b| a + b);
+        let counted = sum(self.counted.clone());
+        let expected = Sum(counted.0.map(|lane| lane.wrapping_mul(self.copies)));
+        ShardSums { counted, held: sum(self.range()), expected }
     }
 }

@@ -63,6 +63,9 @@ pub trait VirtualRuntime {
     /// A running read or install is removed from the books right after this call.
     fn stopping_read(&mut self) {}
 
+    /// What was read beside the memory is dropped.
+    fn unstaged(&mut self) {}
+
     /// The version read beside the memory is to be installed.
     fn install(&mut self, _seq: OpSeq, _attempt: Attempt) {}
 
@@ -152,6 +155,7 @@ impl<T: VirtualRuntime> SessionHost for Booked<'_, T> {
 
     fn unstage(&mut self) {
         self.0.host().unstage();
+        self.0.unstaged();
     }
 
     fn offload(&mut self, version: Version, generation: Generation) {

@@ -64,6 +64,41 @@ pub(super) const LIST: &[Mutant] = &[
         scenario: neighbours,
     },
     Mutant {
+        name: "host_entered_by_all",
+        what: "shards of one host each read what all of them hold from another host",
+        found_by: &["D8"],
+        off: &[Safeguard::HostEnteredOnce],
+        scenario: siblings,
+    },
+    Mutant {
+        name: "siblings_left_open",
+        what: "siblings take from a shard's memory that may change",
+        found_by: &["S3"],
+        off: &[Safeguard::SharingCloses],
+        scenario: siblings,
+    },
+    Mutant {
+        name: "nameless_openings+siblings_left_open",
+        what: "siblings take what a shard has brought, in whatever call and of whatever version",
+        found_by: &["S11"],
+        off: &[Safeguard::OpeningNamed, Safeguard::SharingCloses],
+        scenario: siblings,
+    },
+    Mutant {
+        name: "accuse_for_siblings",
+        what: "a source is accused of bytes that shards of one host have brought each other",
+        found_by: &["T4"],
+        off: &[Safeguard::SharedNotAccused],
+        scenario: flipped_siblings,
+    },
+    Mutant {
+        name: "doubted_shared",
+        what: "after wrong bytes shards of one host go on bringing each other what they hold",
+        found_by: &["T4"],
+        off: &[Safeguard::DoubtedAlone],
+        scenario: flipped_siblings,
+    },
+    Mutant {
         name: "many_crossings",
         what: "a version crosses to a datacentre although it is crossing already",
         found_by: &["D4"],
@@ -134,6 +169,17 @@ fn unlike(options: WorldOptions) -> WorldOptions {
 /// Many replicas on two hosts.
 fn neighbours(options: WorldOptions) -> WorldOptions {
     WorldOptions { hosts: 2, ..crowd(options) }
+}
+
+/// Groups of several shards which all hold everything.
+fn siblings(options: WorldOptions) -> WorldOptions {
+    WorldOptions { max_shards: 4, replicated: 1_000, hosts: 64, ..crowd(options) }
+}
+
+/// The same, with many bits that flip, and further copies of each version.
+fn flipped_siblings(options: WorldOptions) -> WorldOptions {
+    let faults = FaultCounts::none().with(FaultKind::Flip, 120);
+    WorldOptions { trainers: 3, fanout: 2, stripes: 1, faults, ..siblings(options) }
 }
 
 /// Whoever reads from a replica that is being filled is one too deep.

@@ -95,8 +95,8 @@ pub(super) fn mark_session(output: &Output, into: &mut OutputMark) {
     match output {
         Output::Send(ClientMessage::Open(open)) => mark_open(open, into),
         Output::Probe { server, proof } => (server, proof.term, proof.origin).hash(into),
-        Output::Read { seq, attempt, assignment, keep, deadline } => {
-            (seq, attempt, keep, deadline).hash(into);
+        Output::Read { seq, attempt, since, assignment, keep, deadline } => {
+            (seq, attempt, since, keep, deadline).hash(into);
             mark_assignment(assignment, into);
         }
         Output::Refused { witnesses } => mark_witnesses(witnesses, into),

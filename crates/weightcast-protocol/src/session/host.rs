@@ -54,6 +54,8 @@ pub enum Output {
         seq: OpSeq,
         /// Number of the assignment.
         attempt: Attempt,
+        /// The assignment at which the group began from nothing.
+        since: Attempt,
         /// The source.
         assignment: Assignment,
         /// Whether the read continues after the bytes that were read before.
@@ -121,6 +123,8 @@ pub struct ReadOrder {
     pub seq: OpSeq,
     /// Number of the assignment.
     pub attempt: Attempt,
+    /// The assignment at which the group began from nothing: what it has read since counts.
+    pub since: Attempt,
     /// The source.
     pub assignment: Assignment,
     /// Continue after the chunks that the progress word counts; otherwise read everything. The
@@ -235,8 +239,8 @@ pub fn drive(host: &mut impl SessionHost) {
             Output::Seal(generation) => host.seal(generation),
             Output::Prove { generation, nonce } => host.prove(generation, nonce),
             Output::Refused { witnesses } => host.compare(witnesses),
-            Output::Read { seq, attempt, assignment, keep, deadline } => {
-                host.read(ReadOrder { seq, attempt, assignment, keep, deadline });
+            Output::Read { seq, attempt, since, assignment, keep, deadline } => {
+                host.read(ReadOrder { seq, attempt, since, assignment, keep, deadline });
             }
             Output::Measure { seq, attempt } => host.measure(seq, attempt),
             Output::StopRead => host.stop_read(),

@@ -43,6 +43,7 @@ mod pace;
 mod reading;
 mod rivals;
 mod seed;
+mod sharing;
 mod transfer;
 mod work;
 
@@ -51,6 +52,7 @@ pub use host::{Output, ReadOrder, SessionHost, drive};
 pub use input::SessionInput;
 pub use lease::Lease;
 pub use pace::ReadProgress;
+pub use sharing::{Division, Opening, SiblingSharing};
 
 use std::collections::BTreeSet;
 

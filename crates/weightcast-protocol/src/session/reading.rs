@@ -44,7 +44,7 @@ impl ShardWork<'_> {
         if !keep {
             self.begin_anew(old.is_some_and(|old| old.runs()), staging);
         }
-        Some(Output::Read { seq, attempt, assignment, keep, deadline })
+        Some(Output::Read { seq, attempt, since, assignment, keep, deadline })
     }
 
     /// Discards everything that was read so far. Bytes that are read into the memory from now on

@@ -243,7 +243,8 @@ fn an_assignment_after_another_stops_and_fences_what_it_has_to_and_keeps_what_it
                     }
                     let (attempt, assignment) = (Attempt(attempt), assignment(2, staged));
                     let deadline = START + DEADLINE;
-                    expected.push(Output::Read { seq, attempt, assignment, keep, deadline });
+                    let since = Attempt(since);
+                    expected.push(Output::Read { seq, attempt, since, assignment, keep, deadline });
                     assert_eq!(outputs, expected, "{said}");
                     // What was assigned before is void now.
                     alone.session.handle_read(alone.now, seq, FIRST, Ok(sums(7)));

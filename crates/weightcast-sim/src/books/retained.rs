@@ -50,6 +50,15 @@ pub(crate) fn retained_beside(
     version: Version,
     lost: &BTreeSet<Version>,
 ) -> bool {
+    model.exact.contains(&version) || is_newest_beside(model, version, lost)
+}
+
+/// Whether a version must survive as one of the newest, not by name.
+pub(crate) fn is_newest(model: &ModelSnapshot, version: Version) -> bool {
+    is_newest_beside(model, version, &BTreeSet::new())
+}
+
+fn is_newest_beside(model: &ModelSnapshot, version: Version, lost: &BTreeSet<Version>) -> bool {
     let going = |replica: &&ReplicaSnapshot| {
         let states = [ReplicaState::Draining, ReplicaState::Closing];
         states.contains(&replica.state) && whole_and_lasting(replica) && !is_seed(replica)
@@ -57,8 +66,7 @@ pub(crate) fn retained_beside(
     let mut newer = countable(model);
     newer.extend(lost);
     newer.extend(model.replicas.iter().filter(going).filter_map(|replica| replica.version));
-    let newest = newer.iter().filter(|newer| **newer > version).count() < model.retain as usize;
-    newest || model.exact.contains(&version)
+    newer.iter().filter(|newer| **newer > version).count() < model.retain as usize
 }
 
 pub(crate) fn is_offload(replica: &ReplicaSnapshot) -> bool {

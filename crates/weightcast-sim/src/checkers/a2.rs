@@ -9,8 +9,8 @@ use weightcast_protocol::{Incarnation, Span, Time, Version};
 
 use super::{Checker, Fact};
 use crate::books::retained::{
-    EmptyCopies, countable_but, is_offload, is_seed, lost_with_its_group, retained, same_life,
-    whole_and_lasting,
+    EmptyCopies, countable_but, is_newest, is_offload, is_seed, lost_with_its_group, retained,
+    same_life, whole_and_lasting,
 };
 
 #[derive(Default)]
@@ -85,6 +85,12 @@ impl ServerEffects {
     }
 }
 
+/// Whether a version is retained because a group has it kept by name since this event. A copy that was given up before
+/// that in the event was not retained (seed 1250).
+fn kept_since(old: &ModelSnapshot, new: &ModelSnapshot, version: Version) -> bool {
+    !old.exact.contains(&version) && !is_newest(new, version)
+}
+
 impl LastCopy {
     fn lost(
         &self,
@@ -112,7 +118,8 @@ impl LastCopy {
                 && !ended
                 && !kept.contains(&version)
                 && !held_back.contains(&version)
-                && retained(new, version))
+                && retained(new, version)
+                && !kept_since(old, new, version))
             .then(|| format!("{} gave the last copy of {version} up", replica.name))
         })
     }

@@ -99,7 +99,7 @@ fn holds(replica: &ReplicaSnapshot, version: Version) -> bool {
 }
 
 /// Whether a version comes to a group from a holder, directly or through others, and not through the reader. Only
-/// groups of the same size have layouts of which one can be filled with what the other has so far.
+/// groups of the same layouts have memory of which one can be filled with what the other has so far.
 fn is_filled(
     model: &ModelSnapshot,
     group: &ReplicaSnapshot,
@@ -113,9 +113,21 @@ fn is_filled(
     let chain = std::iter::successors(above(&group.incarnation), above).take(model.edges.len());
     let chain: Vec<Incarnation> = chain.collect();
     let root = chain.last().and_then(|root| same_life(model, *root));
-    group.num_shards == reader.num_shards
-        && !chain.contains(&reader.incarnation)
+    // The root may wait to read another version from the reader, once its own readers are done.
+    let any = |life: &Incarnation| {
+        let own = model.edges.iter().find(|edge| edge.reader_life == *life);
+        own.map(|edge| edge.source_life)
+    };
+    let mut all = std::iter::successors(any(&group.incarnation), any).take(model.edges.len());
+    same_layouts(group, reader)
+        && !all.any(|life| life == reader.incarnation)
         && root.is_some_and(|root| root.version == Some(version))
+}
+
+/// Shards of replicated groups register other bytes than those of groups of the same size.
+fn same_layouts(one: &ReplicaSnapshot, other: &ReplicaSnapshot) -> bool {
+    let bytes = |replica: &ReplicaSnapshot| replica.shards.first().map(|shard| shard.bytes);
+    one.num_shards == other.num_shards && bytes(one) == bytes(other)
 }
 
 /// Groups of worlds lie on one host each.

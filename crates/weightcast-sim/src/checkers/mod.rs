@@ -12,6 +12,7 @@ mod d4;
 mod d5;
 mod d6;
 mod d7;
+mod d8;
 mod g1;
 mod g4;
 mod g5;
@@ -27,6 +28,7 @@ mod o2;
 mod o3;
 mod s1;
 mod s10;
+mod s11;
 mod s3;
 mod s4;
 mod s5;
@@ -120,6 +122,12 @@ pub(crate) enum Fact<'a> {
         there: bool,
         in_circle: bool,
     },
+    /// A shard whose siblings hold the same reads a chunk from another host.
+    Entered { who: Who, seq: OpSeq, chunk: u32 },
+    /// A shard takes a chunk of a version from a sibling. `pure`: no fault has changed a byte of the world.
+    Taken { who: Who, term: Term, seq: OpSeq, version: Version, chunk: u32, tag: u64, pure: bool },
+    /// A sibling gave a shard nothing. `unreachable`: it will give nothing until the group registers anew.
+    SiblingMissed { who: Who, seq: OpSeq, unreachable: bool },
     /// A shard's data port gives a chunk to a reader at this generation.
     Gave { who: Who, generation: Generation },
     /// A shard's read ended.
@@ -152,6 +160,7 @@ impl Fact<'_> {
             | Fact::Said { term, .. }
             | Fact::Unlinked { term, .. }
             | Fact::Claimed { term, .. }
+            | Fact::Taken { term, .. }
             | Fact::Weighed { term, .. } => Some(*term),
             Fact::Books(snapshot) => Some(snapshot.term),
             _ => None,
@@ -258,6 +267,8 @@ fn of_world(options: &WorldOptions) -> CheckerRow {
         Box::new(l7::Sealed::new(options.lease, options.digest_time)),
         Box::new(l8::Agreement),
         Box::new(d2::AcyclicReads::new(options.lease)),
+        Box::new(d8::EnteredOnce::default()),
+        Box::new(s11::TakenAsRead),
     ]
 }
 

@@ -190,6 +190,7 @@ impl World {
         let process = &mut self.processes[victim];
         process.host.give_up();
         process.host.exposed = None;
+        process.siblings = Default::default();
         self.end_copies_of(victim);
         let process = &self.processes[victim];
         let life = Life { process: victim, life: process.life };

@@ -26,8 +26,10 @@ const LONGEST: Span = Span::from_millis(32);
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Read this chunk; then report `arrived`.
+    /// Read this chunk from the source; then report `arrived`.
     Read(u32),
+    /// Take this chunk from a sibling, which brings it; then report `arrived`.
+    Take(u32),
     /// Ask the source for its progress; then report `looked`.
     Look,
     /// Do nothing before this time, unless a chunk arrives.
@@ -58,11 +60,10 @@ struct Upstream {
 /// The read of one shard's chunks from one source.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkLoop {
-    chunks: u32,
-    /// How many chunks the source has.
+    /// Which chunks are here.
+    there: Vec<bool>,
+    /// How many chunks the source has: the first ones.
     available: u32,
-    /// How many chunks are here: the first ones.
-    count: u32,
     upstream: Option<Upstream>,
 }
 
@@ -70,7 +71,8 @@ impl ChunkLoop {
     /// Reads `chunks` chunks from a source that has them all, except the first `kept`, which are
     /// here already and verified.
     pub(crate) fn new(chunks: u32, kept: u32) -> Self {
-        Self { chunks, available: chunks, count: kept.min(chunks), upstream: None }
+        let there = (0..chunks).map(|place| place < kept).collect();
+        Self { there, available: chunks, upstream: None }
     }
 
     /// The same from a source that is being filled itself and serves at `generation`. The source is
@@ -91,7 +93,7 @@ impl ChunkLoop {
             untagged: false,
         };
         let read = Self::new(chunks, kept);
-        Self { available: read.count, upstream: Some(upstream), ..read }
+        Self { available: read.count(), upstream: Some(upstream), ..read }
     }
 
     /// Plants the mutant, so that the checker of S4 can be seen to notice: progress of any
@@ -103,20 +105,36 @@ impl ChunkLoop {
         self
     }
 
-    /// What to do next.
-    pub(crate) fn next(&self, now: Time) -> Next {
-        if self.count == self.chunks {
-            return Next::Done;
-        }
-        let Some(upstream) = self.upstream.as_ref().filter(|_| self.count == self.available) else {
-            return Next::Read(self.count);
+    /// Leaves out what was read before, apart from the first chunks.
+    pub(crate) fn keep(&mut self, there: &[bool]) {
+        self.there.iter_mut().zip(there).for_each(|(here, kept)| *here |= kept);
+    }
+
+    /// What to do next, if all comes from the source.
+    #[cfg(test)]
+    fn next(&self, now: Time) -> Next {
+        self.next_of(now, |_| false)
+    }
+
+    /// What to do next. Some chunks are `brought` by siblings, which is no reason not to go on with the others.
+    pub(crate) fn next_of(&self, now: Time, brought: impl Fn(u32) -> bool) -> Next {
+        let first = |by_sibling: bool| {
+            let missing = |place: &u32| !self.there[*place as usize];
+            (0..self.there.len() as u32).filter(missing).find(|p| brought(*p) == by_sibling)
         };
-        if upstream.look_at <= now {
-            Next::Look
-        } else if now - upstream.moved_at > upstream.patience {
-            Next::Stalled
-        } else {
-            Next::Wait(upstream.look_at)
+        let taken = first(true).map(Next::Take);
+        let Some(place) = first(false) else { return taken.unwrap_or(Next::Done) };
+        match &self.upstream {
+            Some(upstream) if place >= self.available => {
+                if upstream.look_at <= now {
+                    Next::Look
+                } else if now - upstream.moved_at > upstream.patience {
+                    Next::Stalled
+                } else {
+                    taken.unwrap_or(Next::Wait(upstream.look_at))
+                }
+            }
+            _ => Next::Read(place),
         }
     }
 
@@ -130,7 +148,7 @@ impl ChunkLoop {
             Ordering::Less => 0,
             Ordering::Greater => return Err(MovedOn),
         };
-        let count = count.min(self.chunks);
+        let count = count.min(self.there.len() as u32);
         if count > self.available {
             self.available = count;
             upstream.moved_at = now;
@@ -142,15 +160,15 @@ impl ChunkLoop {
         Ok(())
     }
 
-    /// The next chunk has arrived. Returns how many chunks are here.
-    pub(crate) fn arrived(&mut self) -> u32 {
-        self.count += 1;
-        self.count
+    /// A chunk has arrived. Returns how many chunks are here, the first ones.
+    pub(crate) fn arrived(&mut self, place: u32) -> u32 {
+        self.there[place as usize] = true;
+        self.count()
     }
 
-    /// How many chunks are here: these are kept if the read goes on at another source.
+    /// How many chunks are here, the first ones: these are kept if the read goes on at another source.
     pub(crate) fn count(&self) -> u32 {
-        self.count
+        self.there.iter().take_while(|there| **there).count() as u32
     }
 }
 
@@ -173,9 +191,9 @@ mod tests {
     fn a_complete_source_is_read_in_order_without_a_look() {
         let mut read = ChunkLoop::new(3, 1);
         assert_eq!(read.next(at(0)), Next::Read(1));
-        assert_eq!(read.arrived(), 2);
+        assert_eq!(read.arrived(1), 2);
         assert_eq!(read.next(at(0)), Next::Read(2));
-        assert_eq!(read.arrived(), 3);
+        assert_eq!(read.arrived(2), 3);
         assert_eq!(read.next(at(0)), Next::Done);
     }
 
@@ -190,13 +208,39 @@ mod tests {
         assert_eq!(read.looked(at(2), told(GENERATION, 2)), Ok(()));
         for chunk in 0..2 {
             assert_eq!(read.next(at(2)), Next::Read(chunk));
-            assert_eq!(read.arrived(), chunk + 1);
+            assert_eq!(read.arrived(chunk), chunk + 1);
         }
         // Progress does not go back within a generation.
         assert_eq!(read.looked(at(3), told(GENERATION, 1)), Ok(()));
         assert!(matches!(read.next(at(3)), Next::Wait(_)));
         assert_eq!(read.looked(at(9), told(GENERATION, 3)), Ok(()));
         assert_eq!(read.next(at(9)), Next::Read(2));
+    }
+
+    #[test]
+    fn what_siblings_bring_is_taken_while_the_source_has_nothing_new() {
+        let mut read = ChunkLoop::following(5, 0, GENERATION, PATIENCE, at(0));
+        let odd = |place: u32| place % 2 == 1;
+        assert_eq!(read.next_of(at(0), odd), Next::Look);
+        assert_eq!(read.looked(at(0), told(GENERATION, 1)), Ok(()));
+        assert_eq!(read.next_of(at(0), odd), Next::Read(0));
+        assert_eq!(read.arrived(0), 1);
+        assert_eq!(read.next_of(at(0), odd), Next::Take(1));
+        assert_eq!(read.looked(at(1), told(GENERATION, 5)), Ok(()));
+        // Whoever waits for siblings brings its own part first.
+        for place in [2, 4] {
+            assert_eq!(read.next_of(at(1), odd), Next::Read(place));
+            assert_eq!(read.arrived(place), 1);
+        }
+        assert_eq!(read.next_of(at(1), odd), Next::Take(1));
+        assert_eq!(read.next_of(at(1), |_| false), Next::Read(1), "a sibling is lost");
+        assert_eq!(read.arrived(1), 3);
+        assert_eq!(read.next_of(at(1), odd), Next::Take(3));
+        assert_eq!(read.arrived(3), 5);
+        assert_eq!(read.next_of(at(1), odd), Next::Done);
+        let mut again = ChunkLoop::new(5, 1);
+        again.keep(&[false, false, true, false, true]);
+        assert_eq!((again.count(), again.next_of(at(1), odd)), (1, Next::Take(1)));
     }
 
     #[test]

@@ -11,3 +11,4 @@ pub(crate) mod network;
 pub(crate) mod pretender;
 pub(crate) mod process;
 pub(crate) mod queue;
+pub(crate) mod siblings;

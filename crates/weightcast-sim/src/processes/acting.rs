@@ -77,6 +77,7 @@ impl World {
         process.session = Some(recorded(session, &self.options));
         process.program = ProgramState { stray, ..ProgramState::default() };
         process.host.exposed = None;
+        process.siblings = Default::default();
         process.progress = Progress::default();
         process.timer_at = None;
         let life = Life { process: index, life: process.life };

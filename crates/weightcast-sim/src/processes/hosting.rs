@@ -110,6 +110,7 @@ impl VirtualRuntime for ProcessHost<'_> {
     fn fenced(&mut self, generation: Generation, before: Option<Exposed>) {
         let process = self.process();
         let all = process.memory.len();
+        process.siblings.sharing.close();
         process.left = before.map_or(0, |exposed| exposed.filled.unwrap_or(all));
         let who = self.world.who(self.life);
         self.world.observe(Fact::Fenced { who, generation });
@@ -133,6 +134,10 @@ impl VirtualRuntime for ProcessHost<'_> {
 
     fn measure(&mut self, seq: OpSeq, attempt: Attempt) {
         self.world.measure(self.life, seq, attempt);
+    }
+
+    fn unstaged(&mut self) {
+        self.process().siblings.sharing.close();
     }
 
     fn install(&mut self, seq: OpSeq, attempt: Attempt) {

@@ -77,6 +77,7 @@ impl World {
             trouble: Trouble { spoiled: owner.trouble.spoiled, ..Trouble::default() },
             timer_at: None,
             program: ProgramState::default(),
+            siblings: Default::default(),
         }
     }
 

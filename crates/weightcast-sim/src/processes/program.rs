@@ -147,11 +147,14 @@ fn call(call: Call, dice: u64) -> Action {
     Action::Call(call, Span::from_millis(millis))
 }
 
-/// Groups of the same size have the same layouts.
+/// Groups of the same size have the same layouts, unless one of them is replicated.
 fn register(process: &Process) -> Call {
     let mut layout = [2; 16];
+    let replicated = process.memory.is_replicated();
     layout[..2].copy_from_slice(&[process.num_shards as u8, process.shard as u8]);
-    Call::Register { layout: ContentDigest(layout), export: process.export, bytes: 1 }
+    layout[2] += u8::from(replicated);
+    let bytes = 1 + u64::from(replicated);
+    Call::Register { layout: ContentDigest(layout), export: process.export, bytes }
 }
 
 pub(crate) fn publish(version: u64) -> Call {

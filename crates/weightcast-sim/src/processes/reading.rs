@@ -3,16 +3,17 @@
 use weightcast_protocol::message::{ReadFailure, SourceShard};
 use weightcast_protocol::session::{ReadOrder, ReadProgress};
 use weightcast_protocol::{Attempt, OpSeq, Safeguard, Span, Time};
-use weightcast_testkit::{Exposed, TaggedMemory, chunks_of};
+use weightcast_testkit::{Exposed, chunks_of};
 
 use crate::checkers::Fact;
 use crate::parts::chunk_loop::{self, ChunkLoop, Next};
 use crate::parts::process::ChunkRead;
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
+use crate::sights::coverage::Point;
 use crate::world::World;
 
 /// How long a source may be silent before a reader gives it up.
-const PATIENCE: Span = Span::from_millis(700);
+pub(super) const PATIENCE: Span = Span::from_millis(700);
 
 /// How long a source that is being filled may have nothing new.
 const STALL: Span = Span::from_millis(2_000);
@@ -30,9 +31,14 @@ enum ChunkRefusal {
 
 impl World {
     pub(crate) fn begin_read(&mut self, life: Life, order: ReadOrder) {
-        let ReadOrder { seq, attempt, assignment, keep, .. } = order;
+        let near = self.is_near(life.process, &order);
         let process = &mut self.processes[life.process];
         let all = process.memory.len();
+        process.siblings.begin(&order, near, all, self.now);
+        if process.siblings.any() && order.since != Attempt::FIRST && !order.keep {
+            self.report.points.insert(Point::SiblingsReadAlone);
+        }
+        let ReadOrder { seq, attempt, assignment, keep, .. } = order;
         let kept = if assignment.staged {
             process.stage(keep)
         } else {
@@ -40,20 +46,23 @@ impl World {
             let served = process.host.exposed.map_or(left, |e| e.filled.unwrap_or(all));
             if keep { served } else { 0 }
         };
-        let chunks = if assignment.in_flight {
+        let mut chunks = if assignment.in_flight {
             let generation = assignment.shards[process.shard as usize].generation;
             ChunkLoop::following(all, kept, generation, STALL, self.now)
                 .untagged(!self.options.safeguards.on(Safeguard::TaggedProgress))
         } else {
             ChunkLoop::new(all, kept)
         };
+        if process.siblings.open().is_some() {
+            chunks.keep(&process.siblings.there);
+        }
         let moved_at = self.now;
         process.host.reading = Some(ChunkRead { seq, attempt, assignment, chunks, moved_at });
         let at = self.now + self.delay();
         self.plan_chunk(life, seq, attempt, at);
     }
 
-    fn plan_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt, at: Time) {
+    pub(super) fn plan_chunk(&mut self, life: Life, seq: OpSeq, attempt: Attempt, at: Time) {
         self.queue.plan(at, WorldEvent::Process(life, ProcessStep::Chunk(seq, attempt)));
     }
 
@@ -70,12 +79,17 @@ impl World {
         if std::mem::take(&mut process.trouble.lies) {
             return self.lie(life, seq, attempt);
         }
-        let next = read.chunks.next(now);
         let own = process.shard;
+        let siblings = &process.siblings;
+        let next = read.chunks.next_of(now, |place| siblings.bringing(place, own).is_some());
         match next {
             Next::Read(place) => {
                 let read = read.clone();
                 self.ask_chunk(life, &read, place);
+            }
+            Next::Take(place) => {
+                let read = read.clone();
+                self.take_chunk(life, &read, place);
             }
             Next::Look => {
                 let read = read.clone();
@@ -96,7 +110,7 @@ impl World {
         process.trouble.spoiled = true; // from now on the process serves content that is not the version's
         let Some(read) = process.host.reading.take() else { return };
         let version = read.assignment.version;
-        let mut content = TaggedMemory::new(process.memory.range());
+        let mut content = process.memory.anew();
         content.fill(version);
         let now = process.clock.local(self.now);
         let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
@@ -117,7 +131,7 @@ impl World {
 
     fn ask_chunk(&mut self, life: Life, read: &ChunkRead, place: u32) {
         let chunk = self.processes[life.process].memory.range().start + place;
-        let shard = self.next_shard(life.process, read);
+        let shard = self.shard_with(life.process, read, place);
         let source = &read.assignment.shards[shard as usize];
         match self.source(source) {
             Ok(index) => self.store_chunk(life, read, index, chunk),
@@ -208,13 +222,27 @@ impl World {
         }
         self.see_giving(source);
         self.see_serving(source);
+        self.see_entering(life, read, source, chunk);
+        self.store(life, read, source, chunk, tag);
+    }
+
+    /// A chunk arrives, unless one of its bits flips.
+    pub(super) fn store(
+        &mut self,
+        life: Life,
+        read: &ChunkRead,
+        source: usize,
+        chunk: u32,
+        tag: u64,
+    ) {
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
+        self.flipped |= flip > 0;
         match read.assignment.staged {
             true => self.write_beside(life.process, chunk, tag ^ flip),
             false => self.write(life.process, chunk, tag ^ flip),
         }
-        self.advance(life.process);
+        self.advance(life.process, chunk);
         let at = self.now + self.chunk_time(life.process, source);
         self.plan_chunk(life, read.seq, read.attempt, at);
     }
@@ -235,13 +263,32 @@ impl World {
         Span(self.rng.between(500_000, self.options.chunk_time.0) * times)
     }
 
+    /// A shard that has siblings brings a chunk into its host.
+    fn see_entering(&mut self, life: Life, read: &ChunkRead, source: usize, chunk: u32) {
+        let process = &self.processes[life.process];
+        let near = self.processes[source].location.host == process.location.host;
+        if process.siblings.any() && !near {
+            self.observe(Fact::Entered { who: self.who(life), seq: read.seq, chunk });
+        }
+    }
+
+    /// Whether all sources are on the reader's host.
+    fn is_near(&self, reader: usize, order: &ReadOrder) -> bool {
+        let host = &self.processes[reader].location.host;
+        let index = |shard: &SourceShard| shard.data_address.parse::<usize>().ok();
+        let on = |shard: &SourceShard| index(shard).map(|i| &self.processes[i].location.host);
+        order.assignment.shards.iter().all(|shard| on(shard) == Some(host))
+    }
+
     /// A chunk has arrived. The chunk counts at once; readers are told of it now, or with a later chunk.
-    fn advance(&mut self, index: usize) {
+    fn advance(&mut self, index: usize, chunk: u32) {
         let now = self.now;
         let process = &mut self.processes[index];
         let Some(read) = &mut process.host.reading else { return };
         read.moved_at = now;
-        let count = read.chunks.arrived();
+        let place = process.memory.place(chunk);
+        let count = read.chunks.arrived(place);
+        process.siblings.arrived(place);
         if let Some(beside) = process.host.beside.as_mut().filter(|_| read.assignment.staged) {
             beside.count = count;
         } else if let Some(exposed) = &mut process.host.exposed
@@ -279,7 +326,12 @@ impl World {
 
     /// Which shard of its sources the next chunk of a read comes from.
     fn next_shard(&self, index: usize, read: &ChunkRead) -> u32 {
-        let (place, first) = (read.chunks.count(), self.processes[index].memory.range().start);
+        self.shard_with(index, read, read.chunks.count())
+    }
+
+    /// Which shard of its sources the chunk at this place comes from.
+    fn shard_with(&self, index: usize, read: &ChunkRead, place: u32) -> u32 {
+        let first = self.processes[index].memory.range().start;
         if read.assignment.in_flight {
             return self.processes[index].shard;
         }

@@ -5,6 +5,7 @@ use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term,
 
 use crate::checkers::{Fact, SessionFacts};
 use crate::parts::queue::{Life, ProcessStep, ServerStep, WorldEvent};
+use crate::parts::siblings::Siblings;
 use crate::sights::coverage::Point;
 use crate::world::World;
 
@@ -100,8 +101,10 @@ impl World {
         process.memory.set(chunk, tag);
         let place = process.memory.place(chunk);
         let served = process.host.exposed.filter(|exposed| exposed.has(place));
+        let given = process.siblings.give(place, false);
+        let given = process.session.as_ref().filter(|_| given).map(|session| session.generation());
         let copied = process.host.offloading.map(|(_, generation)| generation);
-        let exposed = served.map(|exposed| exposed.generation).or(copied);
+        let exposed = served.map(|exposed| exposed.generation).or(copied).or(given);
         let held = process.version();
         let replica = process.replica.clone();
         self.observe(Fact::Changes { replica: &replica, exposed, held });
@@ -151,12 +154,23 @@ impl World {
     pub(crate) fn done(&mut self, life: Life, seq: OpSeq, result: Result<Answer, CallError>) {
         let process = &mut self.processes[life.process];
         let held = process.version();
+        process.siblings.sharing.close();
         let pending = process.program.pending.take();
         let unpublishes = pending.as_ref().is_some_and(|pending| pending.call == Call::Unpublish);
         let program = &mut process.program;
         match &result {
-            Ok(Answer::Registered { .. }) => program.registered = true,
-            Ok(Answer::Unregistered) => program.registered = false,
+            Ok(Answer::Registered { siblings, .. }) => {
+                program.registered = true;
+                // Others have nothing in common.
+                if process.memory.is_replicated() {
+                    let safeguards = self.options.safeguards;
+                    process.siblings = Siblings::registered(siblings, safeguards);
+                }
+            }
+            Ok(Answer::Unregistered) => {
+                program.registered = false;
+                process.siblings = Siblings::default();
+            }
             Ok(Answer::Published { version }) => program.kept = Some(*version),
             Err(CallError::Misuse { .. }) if unpublishes => program.must_unpublish = false,
             Ok(Answer::Listed(listing)) => program.revision = listing.revision,
@@ -201,6 +215,7 @@ impl World {
         self.keep_session(life.process);
         let process = &mut self.processes[life.process];
         process.host.give_up();
+        process.siblings = Siblings::default();
         process.host.exposed.take_if(|_| self.options.safeguards.on(Safeguard::SourceFence));
         self.break_stream(life.process);
         let next = Life { process: life.process, life: self.processes[life.process].life };

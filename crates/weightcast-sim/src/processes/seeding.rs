@@ -4,7 +4,6 @@
 use weightcast_protocol::message::Role;
 use weightcast_protocol::server::seed_name;
 use weightcast_protocol::{Generation, Span};
-use weightcast_testkit::{TaggedMemory, chunks_of};
 
 use crate::parts::process::{CopyOf, Process};
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
@@ -26,14 +25,14 @@ impl World {
             return self.seed_failed(life, ask);
         }
         let owner = &self.processes[life.process];
-        let chunks = chunks_of(owner.shard, owner.num_shards, self.options.chunks);
+        let memory = owner.memory.anew();
         // The seed's memory begins empty: the generation of the owner's memory says nothing of it.
         let generation = Generation::default();
         let copy = CopyOf { owner: life, version, generation, ask: Some(ask), told: false };
         let seed = Process {
             replica: seed_name(&owner.replica, version),
             role: Role::Seed(version),
-            memory: TaggedMemory::new(chunks),
+            memory,
             trouble: Default::default(),
             ..self.copied(copy)
         };

@@ -2,8 +2,8 @@
 //! its session asks for that.
 
 use weightcast_protocol::{Attempt, OpSeq, Span};
-use weightcast_testkit::TaggedMemory;
 
+use crate::checkers::Fact;
 use crate::parts::process::{Process, StagedMemory};
 use crate::parts::queue::{Life, ProcessStep, WorldEvent};
 use crate::world::World;
@@ -14,7 +14,7 @@ impl Process {
         match &self.host.beside {
             Some(beside) if keep => beside.count,
             _ => {
-                let memory = TaggedMemory::new(self.memory.range());
+                let memory = self.memory.anew();
                 self.host.beside = Some(StagedMemory { memory, count: 0 });
                 self.host.installing = None;
                 0
@@ -26,13 +26,21 @@ impl Process {
 impl World {
     /// A chunk arrives beside the registered memory, where no other process can read the chunk.
     pub(crate) fn write_beside(&mut self, index: usize, chunk: u32, tag: u64) {
-        if let Some(beside) = &mut self.processes[index].host.beside {
+        let process = &mut self.processes[index];
+        let place = process.memory.place(chunk);
+        let given = process.siblings.give(place, true);
+        let exposed = process.session.as_ref().filter(|_| given).map(|s| s.generation());
+        let replica = process.replica.clone();
+        if let Some(beside) = &mut process.host.beside {
             beside.memory.set(chunk, tag);
         }
+        self.observe(Fact::Changes { replica: &replica, exposed, held: None });
     }
 
     /// Copies half of the chunks into place at once, and plans the copying of the rest.
     pub(crate) fn begin_install(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        // All shards have read.
+        self.processes[life.process].siblings.sharing.close();
         let all = self.processes[life.process].memory.range();
         self.copy_into_place(life.process, all.start..all.start + all.len() as u32 / 2);
         let slow = self.rng.chance(30);

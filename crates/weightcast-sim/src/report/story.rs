@@ -139,6 +139,10 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
         Fact::Struck { kind, process, .. } => {
             return Some((*process, format!("fault: {}", kind.name())));
         }
+        Fact::SiblingMissed { who, unreachable, .. } => {
+            let until = if *unreachable { ", until it registers anew" } else { "" };
+            (who.process, format!("misses a shard of its host{until}: the source gives the rest"))
+        }
         Fact::Books(_)
         | Fact::Unlinked { .. }
         | Fact::Changes { .. }
@@ -147,6 +151,8 @@ pub(crate) fn tell(fact: &Fact<'_>) -> Option<(Option<usize>, String)> {
         | Fact::Sent { .. }
         | Fact::Acts { .. }
         | Fact::Gave { .. }
+        | Fact::Entered { .. }
+        | Fact::Taken { .. }
         | Fact::Weighed { .. }
         | Fact::Looked { .. }
         | Fact::Over { .. } => return None,

@@ -37,6 +37,8 @@ pub struct WorldOptions {
     pub datacentres: u32,
     /// How many of a thousand rollouts run on spot instances.
     pub spot: u64,
+    /// How many of a thousand groups of several shards hold everything on each shard.
+    pub replicated: u64,
     /// How many of a thousand rollout groups stage their updates.
     pub staged: u64,
     /// Reference servers: the first acts, the others are its backups.
@@ -111,6 +113,7 @@ impl Default for WorldOptions {
             depth_limit: 64,
             datacentres: 1,
             spot: 0,
+            replicated: 0,
             staged: 300,
             servers: 2,
             reconnect: Span::from_secs(30),
@@ -165,8 +168,9 @@ impl fmt::Display for WorldOptions {
         )?;
         writeln!(
             f,
-            "{} datacentres of {} hosts, {} of 1000 rollouts spot, {} stage their updates",
-            self.datacentres, self.hosts, self.spot, self.staged
+            "{} datacentres of {} hosts, {} of 1000 rollouts spot, {} stage their updates, {} groups \
+             replicated",
+            self.datacentres, self.hosts, self.spot, self.staged, self.replicated
         )?;
         let seed_time = seconds(self.seed_deadline);
         writeln!(f, "{} of 1000 rollouts seed, in {seed_time} s at most", self.offload_seeding)?;

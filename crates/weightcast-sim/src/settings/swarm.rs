@@ -50,6 +50,7 @@ impl WorldOptions {
             stripes: if rng.chance(300) { 1 } else { rng.between(2, 4) as u32 },
             limits: limits(rng, &drawn.limits),
             hosts: [1, 2, 4, 64][rng.below(4) as usize],
+            replicated: if rng.chance(500) { 0 } else { 500 },
             ..drawn
         }
     }

@@ -105,6 +105,10 @@ points! {
     StripedReadAgain: "wrong bytes that came from several sources were read again from one";
     HelperJoined: "a read went on with a further source, which published the version meanwhile";
     Unstriped: "a reader let go of a source that another one waited for";
+    SiblingGave: "a shard took what several of its host hold from one that had brought it";
+    SiblingFailed: "a shard of the same host gave nothing, and the source did";
+    SiblingUnreachable: "a shard of the same host had gone, and the source gave its part";
+    SiblingsReadAlone: "after wrong bytes each shard of a host read for itself";
     PastRefused: "a past that no server had written was refused";
     ClaimRefused: "a member that said that it held what it had not was given up";
     ServerDiedHalfway: "a server died with some of what it had to say in one event unsaid";

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weightcast_protocol::message::{EpochPolicy, Location, Role};
 use weightcast_protocol::recording::{Recording, RecordingCause};
 use weightcast_protocol::{ConnectionId, ExportId, Incarnation, Span, Time, Version};
-use weightcast_testkit::{TaggedMemory, chunks_of};
+use weightcast_testkit::{TaggedMemory, chunks_of, mix};
 
 use crate::base::clock::DriftingClock;
 use crate::base::rng::Rng;
@@ -33,6 +33,9 @@ use crate::sights::Sights;
 use crate::sights::failover::FailoverSights;
 use crate::sights::seeds::SeedSights;
 
+/// Sets apart the dice that decide whether all shards of a group hold everything.
+const REPLICATED: u64 = 0x7265_706c;
+
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) options: WorldOptions,
@@ -50,6 +53,8 @@ pub(crate) struct World {
     pub(crate) crossing_cost: u64,
     /// Bits that are still to flip.
     pub(crate) flips: u64,
+    /// One has.
+    pub(crate) flipped: bool,
     /// Publishes to come that are to have other content than the version's.
     pub(crate) forgeries: u64,
     /// Servers that are still to die while a version is sealed.
@@ -120,6 +125,7 @@ impl World {
             quiet: false,
             crossing_cost: 1,
             flips: 0,
+            flipped: false,
             forgeries: 0,
             seal_crashes: 0,
             forged: BTreeSet::new(),
@@ -167,10 +173,17 @@ impl World {
             };
             let seeds = self.options.offload_seeding;
             let seeds = role == Role::Rollout && seeds > 0 && self.rng.chance(seeds);
+            let dice = mix(&[self.seed, index as u64, REPLICATED]) % 1_000;
+            let replicated = num_shards > 1 && dice < self.options.replicated;
             for shard in 0..num_shards {
                 let epoch = if new_epoch { EpochPolicy::New } else { EpochPolicy::Current };
                 let process = self.add_process(replica.clone(), role, epoch, shard, num_shards);
                 self.processes[process].location = location.clone();
+                if replicated {
+                    let chunks = self.options.chunks;
+                    self.processes[process].memory =
+                        TaggedMemory::replicated(shard, num_shards, chunks);
+                }
                 self.processes[process].offload_seeding = seeds;
             }
         }
@@ -209,6 +222,7 @@ impl World {
             trouble: Trouble::default(),
             timer_at: None,
             program: ProgramState::default(),
+            siblings: Default::default(),
         };
         let life = Life { process: self.processes.len(), life: 0 };
         self.processes.push(process);
@@ -303,6 +317,11 @@ impl World {
     /// holds is forgotten with the term (S7), and the next publisher defines it anew.
     pub(crate) fn disputed(&self, version: Version) -> bool {
         self.came_over && self.forged.contains(&version)
+    }
+
+    /// Whether no fault has changed a byte so far.
+    pub(crate) fn is_pure(&self) -> bool {
+        !self.flipped && !self.processes.iter().any(|process| process.trouble.spoiled)
     }
 
     /// Draws how long a message takes.

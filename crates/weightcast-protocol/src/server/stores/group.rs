@@ -215,6 +215,11 @@ impl Group {
         self.members.values().filter_map(|m| m.registration.map(|r| r.layout)).collect()
     }
 
+    /// Whether what it has read in this transfer may have come over its other shards on a host.
+    pub(in crate::server) fn read_from_siblings(&self) -> bool {
+        self.transfer().is_some_and(GroupTransfer::shared) && !self.siblings().is_empty()
+    }
+
     /// Its registered shards that share their hosts with others of them, in order.
     pub(in crate::server) fn siblings(&self) -> Arc<[Sibling]> {
         let mut hosts = BTreeMap::<&str, Vec<u32>>::new();

@@ -108,6 +108,11 @@ impl GroupTransfer {
         self.version.expect("a source is chosen for a version")
     }
 
+    /// Whether shards on one host may have brought each other what was read: they do until bytes were wrong.
+    pub(in crate::server) fn shared(&self) -> bool {
+        self.since == Attempt::FIRST
+    }
+
     /// Whether what was read may have come from several sources.
     pub(in crate::server) fn resumed(&self) -> bool {
         self.since != self.attempt

@@ -13,7 +13,8 @@ const ACCUSERS: usize = 2;
 
 impl TransferHandler<'_> {
     /// The bytes are not the publisher's: everything that was read is void, and the transfer tries another source.
-    /// After a resume, or with several sources, nobody knows which source was wrong, so no source is accused.
+    /// After a resume, with several sources, or where shards of one host have brought each other a part, nobody knows
+    /// which of them was wrong, so no source is accused.
     pub(super) fn refuse_content(
         &mut self,
         incarnation: Incarnation,
@@ -25,9 +26,11 @@ impl TransferHandler<'_> {
         let resumed = resumed && self.config.safeguards.on(Safeguard::ResumedNotAccused);
         let several =
             assignment.stripes() > 1 && self.config.safeguards.on(Safeguard::OneSourceAccused);
-        let resumed = resumed || several;
+        let shared = self.groups.of(&incarnation).read_from_siblings()
+            && self.config.safeguards.on(Safeguard::SharedNotAccused);
+        let unsure = resumed || several || shared;
         let source = self.edges.source_of(incarnation);
-        let failures = if resumed { 1 } else { ATTEMPTS_PER_SOURCE };
+        let failures = if unsure { 1 } else { ATTEMPTS_PER_SOURCE };
         self.lose_source(incarnation, detail, Loss { failures, suspect: true, stripe: 0 });
         let transfer = self.groups.pending_transfer(incarnation);
         transfer.last_error = Some(CallError::DigestMismatch {
@@ -35,7 +38,7 @@ impl TransferHandler<'_> {
             source_replica: assignment.sources().join(", "),
             detail: detail.to_owned(),
         });
-        match source.filter(|_| !resumed) {
+        match source.filter(|_| !unsure) {
             Some(source) => self.accuse(source, incarnation),
             None => Onward::Done,
         }
@@ -113,6 +116,27 @@ mod tests {
                 detail: "wrong bytes".to_owned(),
             };
             assert_eq!(transfer.last_error, Some(error));
+        }
+    }
+
+    /// As long as its shards on one host may have brought each other a part.
+    #[test]
+    fn nobody_is_accused_of_what_siblings_brought() {
+        for (hosts, since, sure) in [(2, 1, true), (1, 1, false), (1, 2, true)] {
+            let (mut server, holders, _) = read(2, 1);
+            let reader = server.prop("group", 2);
+            (0..2).for_each(|shard| server.lies(reader, shard, &format!("host-{}", shard % hosts)));
+            server.reads(reader, version(1), &holders[..1]);
+            let transfer = server.groups.transfer(reader).unwrap();
+            (transfer.attempt, transfer.since) = (Attempt(since), Attempt(since));
+            let assignment = transfer.assignment.clone().unwrap();
+            let onward = server.transfers().refuse_content(reader, &assignment, "wrong bytes");
+            server.go_on(reader, onward);
+            let expected: &[&str] = if sure { &["group"] } else { &[] };
+            assert_eq!(accusers(&server, holders[0]), expected, "{hosts} hosts, since {since}");
+            let failures = if sure { ATTEMPTS_PER_SOURCE } else { 1 };
+            let transfer = server.groups[&reader].transfer().unwrap();
+            assert_eq!(transfer.failures, [(holders[0], failures)].into());
         }
     }
 

@@ -178,6 +178,12 @@ impl Checker for Accusers {
                 None
             }
             Fact::Said { who, message, .. } => self.said(who, message),
+            // A sibling may have changed it on the way.
+            Fact::Taken { who, seq, .. } => {
+                let read = self.reads.get_mut(&who.incarnation?)?;
+                read.from = read.from.filter(|_| read.place.0 != *seq);
+                None
+            }
             _ => None,
         }
     }

@@ -69,9 +69,8 @@ impl SessionHost for ControlHost<'_> {
     }
 
     fn read(&mut self, order: ReadOrder) {
-        let ReadOrder { seq, attempt, assignment, keep, deadline } = order;
-        let deadline = self.control.clock.instant(deadline).into_std();
-        self.control.memory.start_read(seq, attempt, assignment, keep, deadline);
+        let deadline = self.control.clock.instant(order.deadline).into_std();
+        self.control.memory.start_read(order, deadline);
     }
 
     fn measure(&mut self, seq: OpSeq, attempt: Attempt) {

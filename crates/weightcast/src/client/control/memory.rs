@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
-use weightcast_protocol::message::{Assignment, ReadFailure, Witnesses};
-use weightcast_protocol::session::ReadProgress;
+use weightcast_protocol::message::{ReadFailure, Witnesses};
+use weightcast_protocol::session::{ReadOrder, ReadProgress};
 use weightcast_protocol::{Attempt, Generation, Nonce, OpSeq, ShardSums};
 use weightcast_transport::{ExportId, Filling};
 
@@ -221,30 +221,23 @@ impl RegisteredMemory {
 
     /// Reads the assigned source, in place of the running read. Final units are not read again: the
     /// filling says where to go on.
-    pub(super) fn start_read(
-        &mut self,
-        seq: OpSeq,
-        attempt: Attempt,
-        assignment: Assignment,
-        keep: bool,
-        deadline: Instant,
-    ) {
+    pub(super) fn start_read(&mut self, order: ReadOrder, deadline: Instant) {
         self.stop_read();
-        let Some(assignment) = self.leave_to_senders(seq, attempt, assignment, keep) else {
-            return;
-        };
+        let Some(order) = self.leave_to_senders(order) else { return };
+        let ReadOrder { seq, attempt, keep, .. } = order;
         let again = self.last_read.replace(seq) == Some(seq);
         if again {
             self.shared.figures.count(|model| model.retries += 1);
         }
-        let target = match self.target(assignment.staged, keep, again) {
-            Ok(target) => self.open_to_siblings(target, seq, attempt, keep),
+        let target = match self.target(order.assignment.staged, keep, again) {
+            Ok(target) => self.open_to_siblings(target, &order),
             Err(detail) => {
                 let result = Err(ReadFailure::Layout { detail });
                 let _ = self.events.send(Event::ReadDone { seq, attempt, result });
                 return;
             }
         };
+        let assignment = order.assignment;
         let span = info_span!(
             parent: &self.call_span,
             "read",
@@ -272,13 +265,8 @@ impl RegisteredMemory {
     }
 
     /// Has the bytes written by others, in a call that takes a push in; else returns what is to be read.
-    fn leave_to_senders(
-        &mut self,
-        seq: OpSeq,
-        attempt: Attempt,
-        assignment: Assignment,
-        keep: bool,
-    ) -> Option<Assignment> {
+    fn leave_to_senders(&mut self, order: ReadOrder) -> Option<ReadOrder> {
+        let ReadOrder { seq, attempt, keep, .. } = order;
         let running = RunningRead::default();
         let (cancelled, events) = (Arc::clone(&running.cancel), self.events.clone());
         let stopped = Arc::clone(&running.cancel);
@@ -288,9 +276,9 @@ impl RegisteredMemory {
                 let _ = events.send(Event::ReadDone { seq, attempt, result });
             }
         });
-        let read = PushedRead { assignment, keep, cancelled, report };
+        let read = PushedRead { assignment: order.assignment, keep, cancelled, report };
         match self.shared.push.target.take_read(read) {
-            Some(read) => Some(read.assignment),
+            Some(read) => Some(ReadOrder { assignment: read.assignment, ..order }),
             None => {
                 self.read = Some(running);
                 None
@@ -331,34 +319,25 @@ impl RegisteredMemory {
         Ok(Target { live: Some(registration), moves_all, ..staged })
     }
 
-    /// Lets siblings take what this shard brings into the target. Not where bytes were wrong: then each shard
-    /// reads for itself, so that it is known where they came from. Nor where a part came in an earlier call: the
-    /// program may have written there since.
-    fn open_to_siblings(
-        &mut self,
-        mut target: Target,
-        seq: OpSeq,
-        since: Attempt,
-        keep: bool,
-    ) -> Target {
-        let goes_on =
-            keep && self.entering.as_ref().is_some_and(|(_, entering)| entering.seq == seq);
-        if !goes_on {
-            self.close_to_siblings();
-        }
-        let shares = target.registration.siblings.is_some() && !target.moves_all;
-        let Some((_, memory)) = self.shared.current().filter(|_| shares && keep == goes_on) else {
+    /// Lets siblings take what this shard brings into the target, as long as they may.
+    fn open_to_siblings(&mut self, mut target: Target, order: &ReadOrder) -> Target {
+        let siblings = target.registration.siblings.clone();
+        let Some((siblings, (_, memory))) = siblings.zip(self.shared.current()) else {
             self.close_to_siblings();
             return target;
         };
-        if self.entering.is_none() {
+        let opening = siblings.sharing().begin(order);
+        let has = self.entering.as_ref().map(|(_, entering)| entering.opening);
+        if has != opening {
+            self.withdraw_from_siblings();
+        }
+        if let Some(opening) = opening.filter(|_| self.entering.is_none()) {
             let regions = target.registration.regions.clone();
             let filling = Arc::new(Filling::new(&regions));
-            let id = taken_from(memory, seq).at(since.0);
+            let (id, generation) = (taken_from(memory, opening), opening.since.0);
             let exports = self.shared.exports.exports();
-            exports.expose_filling(id, since.0, regions, Arc::clone(&filling));
-            self.entering =
-                Some((id, EnteringBytes { seq, since, filling, split: Arc::default() }));
+            exports.expose_filling(id, generation, regions, Arc::clone(&filling));
+            self.entering = Some((id, EnteringBytes { opening, filling }));
         }
         target.entering = self.entering.as_ref().map(|(_, entering)| entering.clone());
         target
@@ -366,6 +345,15 @@ impl RegisteredMemory {
 
     /// Siblings take no more: all have what they need, or begin anew.
     fn close_to_siblings(&mut self) {
+        let current = self.shared.current();
+        if let Some(siblings) = current.and_then(|(registration, _)| registration.siblings.clone())
+        {
+            siblings.sharing().close();
+        }
+        self.withdraw_from_siblings();
+    }
+
+    fn withdraw_from_siblings(&mut self) {
         if let Some((id, _)) = self.entering.take() {
             self.shared.exports.exports().withdraw(id, Duration::ZERO);
         }

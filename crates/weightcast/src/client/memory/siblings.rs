@@ -1,13 +1,12 @@
 //! Shards of the group on this shard's host, which bring each other what several of them hold.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use weightcast_plan::limits::SHARED_BLOCK;
 use weightcast_plan::{Cell, HostShares, Layout};
-use weightcast_protocol::OpSeq;
 use weightcast_protocol::message::Sibling;
+use weightcast_protocol::session::{Opening, SiblingSharing};
 use weightcast_transport::ExportId;
 
 /// Sets what siblings take from apart from what readers of the whole memory take.
@@ -19,8 +18,7 @@ pub(crate) struct Siblings {
     pub(crate) shares: HostShares,
     /// Where each of them is.
     ports: BTreeMap<u32, SiblingPort>,
-    /// One of them could not be reached: this shard takes from none any more. They may take from this one.
-    alone: AtomicBool,
+    sharing: Mutex<SiblingSharing>,
 }
 
 /// Where a sibling is.
@@ -54,25 +52,24 @@ impl Siblings {
             (sibling.shard, SiblingPort { data_address, memory })
         };
         let ports = on_host.into_iter().map(port).collect();
-        Some(Self { shares, ports, alone: AtomicBool::new(false) })
+        Some(Self { shares, ports, sharing: Mutex::default() })
     }
 
     pub(crate) fn port(&self, shard: u32) -> Option<&SiblingPort> {
         self.ports.get(&shard)
     }
 
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn leave_alone(&self) {
-        self.alone.store(true, Ordering::Release);
+    /// What is decided, call by call. The control thread opens and closes, a read divides.
+    pub(crate) fn sharing(&self) -> MutexGuard<'_, SiblingSharing> {
+        self.sharing.lock().expect("no panic while held")
     }
 }
 
-/// The name under which siblings take from memory of this name, in one call: all of a group compute the same.
-pub(crate) fn taken_from(memory: ExportId, seq: OpSeq) -> ExportId {
-    ExportId(memory.0 ^ TAKEN).at(seq.0)
+/// The name under which siblings take from memory of this name what was opened so: all of a group compute the same.
+pub(crate) fn taken_from(memory: ExportId, opening: Opening) -> ExportId {
+    let Opening { seq, since, version } = opening;
+    let numbers = [seq.0, since.0, version.epoch.0, version.number];
+    numbers.into_iter().fold(ExportId(memory.0 ^ TAKEN), ExportId::at)
 }
 
 #[cfg(test)]

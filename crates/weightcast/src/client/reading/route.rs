@@ -114,7 +114,9 @@ impl Routes {
         }
         drop(digesting);
         drop(memory);
-        let shards = bound.iter().map(|bound| bound.shard);
+        // Where siblings give nothing, further jobs of the sources bring their part.
+        let rest = if shared.is_some_and(|shared| shared.takes()) { &[] } else { source };
+        let shards = bound.iter().chain(rest).map(|bound| bound.shard);
         transfer.given = by_replica(read.assignment, shards.zip(read.pace.gauge.given()));
         transfer.unchanged = left_out.bytes(&plan);
         transfer.seconds = started.elapsed().as_secs_f64();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{Span, info_span};
 use weightcast_plan::{Copy, Plan};
+use weightcast_protocol::session::Division;
 use weightcast_transport::{ExportId, Peer, SourceJob, StridedCopy, TransportError, Way};
 
 use super::bound_source::{BoundSource, bytes, strided};
@@ -22,8 +23,8 @@ const MEETING: Duration = Duration::from_secs(2);
 pub(super) struct SharedRead<'a> {
     siblings: &'a Siblings,
     entering: &'a EnteringBytes,
-    /// Whether this shard brings its part alone. If not, all of it comes from the source.
-    split: bool,
+    /// Whether this shard brings its part apart from the rest.
+    divided: bool,
     /// From whom the rest is taken. `None`: from the source too.
     met: Option<Vec<BoundSibling>>,
 }
@@ -48,10 +49,10 @@ impl<'a> SharedRead<'a> {
         let entering = read.entering?;
         // Memory of a source on this host is as near as that of a sibling.
         let near = sources.iter().all(|source| source.peer.way() != Way::Tcp);
-        let takes = !near && !siblings.is_alone();
-        let split = *entering.split.get_or_init(|| takes);
-        let met = if split && takes { meet(read, siblings, entering, reach) } else { None };
-        Some(Self { siblings, entering, split, met })
+        let division = siblings.sharing().divide(near);
+        let takes = division == Division::Shared;
+        let met = if takes { meet(read, siblings, entering, reach) } else { None };
+        Some(Self { siblings, entering, divided: division != Division::Whole, met })
     }
 
     pub(super) fn entering(&self) -> &EnteringBytes {
@@ -71,7 +72,7 @@ impl<'a> SharedRead<'a> {
 
     /// Leaves out of shared cells only those that are left out whole: what others bring is cut differently.
     pub(super) fn leave_out(&self, plan: &Plan, left_out: &mut LeftOut) {
-        if !self.split {
+        if !self.divided {
             return;
         }
         left_out.whole(plan, |cell| self.siblings.shares.is_shared(cell));
@@ -79,7 +80,7 @@ impl<'a> SharedRead<'a> {
 
     /// Of this copy of the plan, the parts that this shard brings.
     pub(super) fn own(&self, copy: &Copy) -> Vec<Copy> {
-        if self.split { self.siblings.shares.entered(copy) } else { vec![*copy] }
+        if self.divided { self.siblings.shares.entered(copy) } else { vec![*copy] }
     }
 
     /// Jobs for what siblings bring: one for each, or for each of the sources.
@@ -89,7 +90,7 @@ impl<'a> SharedRead<'a> {
         left_out: &LeftOut,
         sources: &'b [BoundSource],
     ) -> Vec<SourceJob<'b>> {
-        if !self.split {
+        if !self.divided {
             return Vec::new();
         }
         let Some(met) = &self.met else { return self.rest_of_sources(plan, left_out, sources) };
@@ -166,12 +167,12 @@ fn meet(
                     why,
                     "a shard of this group on this host is out of reach: what both hold enters the host twice"
                 );
-                siblings.leave_alone();
+                siblings.sharing().leave_alone();
                 return None;
             }
         };
-        let export = taken_from(port.memory, entering.seq).at(entering.since.0);
-        let generation = entering.since.0;
+        let export = taken_from(port.memory, entering.opening);
+        let generation = entering.opening.since.0;
         if let Err(error) = peer.wait_for(export, generation, until, &read.cancel) {
             tracing::debug!(shard = taken.shard, %error, "a shard of this group on this host has not begun");
             return None;

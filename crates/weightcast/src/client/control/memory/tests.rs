@@ -1,7 +1,8 @@
 //! The memory's note describes what the memory holds, not what was read beside it.
 
 use weightcast_plan::{DType, LayoutBuilder, Part, Plan};
-use weightcast_protocol::message::Sibling;
+use weightcast_protocol::message::{Assignment, Sibling};
+use weightcast_protocol::session::Opening;
 use weightcast_protocol::{ContentDigest, Epoch, Version};
 use weightcast_transport::{Auth, Peer, Region};
 
@@ -59,6 +60,13 @@ fn staged() -> Assignment {
         helpers: Vec::new(),
         shards: [].into(),
     }
+}
+
+/// A read of it. The deadline is the test's.
+fn order(seq: u64, attempt: u64, since: u64, keep: bool) -> ReadOrder {
+    let (seq, attempt, since) = (OpSeq(seq), Attempt(attempt), Attempt(since));
+    let deadline = weightcast_protocol::Time(0);
+    ReadOrder { seq, attempt, since, assignment: staged(), keep, deadline }
 }
 
 /// What a staged read has brought beside the memory.
@@ -150,13 +158,17 @@ async fn siblings_take_what_comes_in_this_call() {
     let (mut memory, _events) = of(&[sibling(0), sibling(1)]);
     let soon = Instant::now() + Duration::from_secs(20);
     let read = |memory: &mut RegisteredMemory, seq, attempt, keep| {
-        memory.start_read(OpSeq(seq), Attempt(attempt), staged(), keep, soon);
+        let since = if attempt < 3 { 1 } else { 3 };
+        memory.start_read(order(seq, attempt, since, keep), soon);
         memory.entering.as_ref().map(|(id, _)| *id)
     };
-    let open = |seq, since: u64| Some(taken_from(EXPORT, OpSeq(seq)).at(since));
-    assert_eq!(read(&mut memory, 3, 1, false), open(3, 1));
+    let open = |seq| {
+        let (seq, since) = (OpSeq(seq), Attempt(1));
+        Some(taken_from(EXPORT, Opening { seq, since, version: staged().version }))
+    };
+    assert_eq!(read(&mut memory, 3, 1, false), open(3));
     let served = memory.shared.exports.exports().len();
-    assert_eq!(read(&mut memory, 3, 2, true), open(3, 1), "it goes on");
+    assert_eq!(read(&mut memory, 3, 2, true), open(3), "it goes on");
     assert_eq!(read(&mut memory, 3, 3, false), None, "its bytes were wrong");
     assert_eq!(memory.shared.exports.exports().len(), served - 1);
     assert_eq!(read(&mut memory, 4, 4, true), None, "a part came in another call");
@@ -167,7 +179,7 @@ async fn siblings_take_what_comes_in_this_call() {
         |memory| memory.install(OpSeq(5), Attempt(1)),
     ];
     for (seq, end) in (5..).zip(ends) {
-        assert_eq!(read(&mut memory, seq, 1, false), open(seq, 1));
+        assert_eq!(read(&mut memory, seq, 1, false), open(seq));
         end(&mut memory);
         assert!(memory.entering.is_none());
     }
@@ -182,7 +194,7 @@ async fn a_read_that_begins_anew_keeps_nothing() {
     let mut memory = holding();
     let soon = Instant::now() + Duration::from_secs(20);
     let mut reading = |attempt, keep| {
-        memory.start_read(OpSeq(1), Attempt(attempt), staged(), keep, soon);
+        memory.start_read(order(1, attempt, 1, keep), soon);
         memory.staged.clone().expect("memory beside")
     };
     let (first, on) = (reading(1, false), reading(2, true));
@@ -309,7 +321,8 @@ async fn a_read_is_left_to_those_who_write_the_memory() {
     let soon = Instant::now() + Duration::from_secs(20);
     let assignment = || Assignment { staged: false, ..staged() };
     let left = |memory: &mut RegisteredMemory, attempt, keep| {
-        memory.start_read(OpSeq(3), Attempt(attempt), assignment(), keep, soon);
+        memory
+            .start_read(ReadOrder { assignment: assignment(), ..order(3, attempt, 1, keep) }, soon);
         match events.try_recv() {
             Ok(TargetEvent::Read(read)) => read,
             _ => panic!("it is read here"),

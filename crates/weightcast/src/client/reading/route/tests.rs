@@ -15,6 +15,7 @@ use crate::client::memory::registration::RegisteredShard;
 use crate::config::{Options, Role};
 
 mod full;
+mod siblings;
 
 pub(in crate::client) const BYTES: u64 = 300_000;
 
