@@ -228,6 +228,7 @@ impl World {
             let chunk = range.start + self.rng.below(range.len() as u64) as u32;
             process.memory.set(chunk, process.memory.get(chunk) ^ 2);
             process.trouble.spoiled = true;
+            self.impure = true;
             let version = process.version().or(process.program.kept);
             self.forged.extend(version);
         }

@@ -106,6 +106,7 @@ impl World {
     fn claim(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
         let who = self.who(life);
         let process = &mut self.processes[life.process];
+        self.impure = true;
         process.trouble.claims = false;
         process.trouble.spoiled = true; // from now on the process serves content that is not the version's
         let Some(read) = process.host.reading.take() else { return };
@@ -124,6 +125,7 @@ impl World {
 
     /// Accuses an innocent source, or reports a finished read that has not finished.
     fn lie(&mut self, life: Life, seq: OpSeq, attempt: Attempt) {
+        self.impure = true;
         let accusation = ReadFailure::Source { shard: 0, reason: "a lie".to_owned() };
         let failure = self.rng.chance(500).then_some(accusation);
         self.end_read(life, seq, attempt, failure);
@@ -237,7 +239,7 @@ impl World {
     ) {
         let flip = u64::from(self.flips > 0);
         self.flips -= flip;
-        self.flipped |= flip > 0;
+        self.impure |= flip > 0;
         match read.assignment.staged {
             true => self.write_beside(life.process, chunk, tag ^ flip),
             false => self.write(life.process, chunk, tag ^ flip),

@@ -53,8 +53,8 @@ pub(crate) struct World {
     pub(crate) crossing_cost: u64,
     /// Bits that are still to flip.
     pub(crate) flips: u64,
-    /// One has.
-    pub(crate) flipped: bool,
+    /// A fault has changed bytes, or had some served that are not there.
+    pub(crate) impure: bool,
     /// Publishes to come that are to have other content than the version's.
     pub(crate) forgeries: u64,
     /// Servers that are still to die while a version is sealed.
@@ -125,7 +125,7 @@ impl World {
             quiet: false,
             crossing_cost: 1,
             flips: 0,
-            flipped: false,
+            impure: false,
             forgeries: 0,
             seal_crashes: 0,
             forged: BTreeSet::new(),
@@ -321,7 +321,7 @@ impl World {
 
     /// Whether no fault has changed a byte so far.
     pub(crate) fn is_pure(&self) -> bool {
-        !self.flipped && !self.processes.iter().any(|process| process.trouble.spoiled)
+        !self.impure
     }
 
     /// Draws how long a message takes.
