@@ -18,7 +18,6 @@ fn nothing() -> FleetPlan {
         copies: 0,
         messages: 0,
         of_busiest: (0, 0),
-        of_busiest_direct: (0, 0),
         broadcast: 0,
         largest_converted: 0,
         converted: 0,
@@ -69,10 +68,16 @@ fn transfer(plan: &FleetPlan) -> f64 {
 fn the_slowest_stage_makes_the_time_of_a_transfer() {
     near(transfer(&nothing()), 0.0);
     // The busiest rank at 95 % of its NIC, or at what a rank reads at most.
-    let send = FleetPlan { per_source: vec![19 * GB, 95 * GB], ..nothing() };
+    let send = FleetPlan { network_out: vec![19 * GB, 95 * GB], ..nothing() };
     near(transfer(&send), 2.0);
-    let receive = FleetPlan { per_target: vec![GB, 95 * GB, 0, 0], ..nothing() };
+    let received = vec![GB, 95 * GB, 0, 0];
+    let receive = FleetPlan { per_target: received.clone(), network_in: received, ..nothing() };
     near(transfer(&receive), 2.0);
+    // What others of the host have brought in is copied there.
+    let shared = FleetPlan { network_in: vec![GB, 19 * GB, 0, 0], ..receive.clone() };
+    near(transfer(&shared), 76.0 / 150.0);
+    let entered = FleetPlan { network_in: vec![GB, 57 * GB, 0, 0], ..receive.clone() };
+    near(transfer(&entered), 1.2);
     let slow = AssumedMachine { network: figure(5e9), ..machine() };
     near(seconds(&receive, &slow, "transfer"), 19.0);
     // All sources convert at once.
@@ -80,10 +85,10 @@ fn the_slowest_stage_makes_the_time_of_a_transfer() {
     near(transfer(&converted), 2.0);
     // Stages overlap; the first piece fills them, and messages cost besides.
     let all = FleetPlan {
-        per_source: vec![0, 95 * GB],
+        network_out: vec![0, 95 * GB],
         converted: 1_000 * GB,
         largest_converted: 10 * GB,
-        of_busiest_direct: (3_000_000, 50_000),
+        of_busiest: (3_000_000, 50_000),
         ..nothing()
     };
     near(transfer(&all), 10.0 / 1_000.0 + 2.0 + 0.3 + 0.1);
@@ -95,12 +100,18 @@ fn the_slowest_stage_makes_the_time_of_a_transfer() {
 /// A replica serves one reader at a time: what one engine gets leaves the sources, and engines follow one another.
 #[test]
 fn engines_stand_in_a_chain() {
-    let of = |replicas: u64, ranks: usize| FleetPlan {
-        replicas,
-        per_target: vec![9 * GB; ranks * replicas as usize],
-        per_source: vec![19 * GB * replicas, 0],
-        of_busiest_direct: (10_000_000 * replicas, 0),
-        ..nothing()
+    let of = |replicas: u64, ranks: usize| {
+        let hosts = (replicas * ranks as u64).div_ceil(2);
+        let (targets, on_host) = (ranks * replicas as usize, 2 / ranks as u64);
+        FleetPlan {
+            replicas,
+            per_target: vec![9 * GB; targets],
+            // Engines of a host hold the same.
+            network_in: vec![9 * GB / on_host.min(replicas); targets],
+            network_out: vec![19 * GB * hosts, 0],
+            of_busiest: (10_000_000 * hosts, 0),
+            ..nothing()
+        }
     };
     // Ranks of two: an engine for each host.
     let hop = 9.0 / 256.0 / 47.5;
@@ -119,7 +130,8 @@ fn an_update_is_the_sum_of_parts_that_name_their_figures() {
     let plan = FleetPlan {
         largest_source: 30 * GB,
         per_target: vec![40 * GB, 50 * GB],
-        per_source: vec![95 * GB],
+        network_in: vec![40 * GB, 50 * GB],
+        network_out: vec![95 * GB],
         ..nothing()
     };
     let staged = AssumedMachine { staging: Some(figure(10e9)), ..machine() };

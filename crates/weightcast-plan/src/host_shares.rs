@@ -49,6 +49,40 @@ impl EnteringShards {
     }
 }
 
+/// My tensors in the layouts of the group's shards.
+struct Twins<'a> {
+    mine: &'a Layout,
+    layouts: &'a [&'a Layout],
+    /// For each shard the number that each tensor of mine has there.
+    numbers: Vec<Vec<Option<u32>>>,
+}
+
+impl<'a> Twins<'a> {
+    fn of(mine: &'a Layout, layouts: &'a [&'a Layout]) -> Self {
+        let numbers = layouts.iter().map(|other| mine.numbers_in(other)).collect();
+        Self { mine, layouts, numbers }
+    }
+
+    /// Whether a tensor has a further name on any shard.
+    fn tied(&self, tensor: u32) -> bool {
+        self.layouts.iter().zip(&self.numbers).any(|(layout, numbers)| {
+            let twin = numbers[tensor as usize];
+            twin.is_some_and(|twin| layout.entries_of(twin).any(|entry| layout.is_alias(entry)))
+        })
+    }
+
+    /// Whether another shard holds anything of a cell of mine.
+    fn hold(&self, other: u32, cell: &Cell) -> bool {
+        let tensor = self.mine.entry(cell.entry).tensor as usize;
+        let layout = self.layouts[other as usize];
+        self.numbers[other as usize][tensor].is_some_and(|twin| {
+            let mut entries = layout.entries_of(twin);
+            layout.tensors()[twin as usize] == self.mine.tensors()[tensor]
+                && entries.any(|entry| layout.entry(entry).slice.intersect(&cell.slice).is_some())
+        })
+    }
+}
+
 impl HostShares {
     /// The shares of shard number `shard` of the group with these layouts. `host` has the numbers of the shards
     /// on its host, and `cells` are the shard's ([`crate::cells`]). `None` if no bytes are shared there. Shards enter
@@ -72,28 +106,14 @@ impl HostShares {
         let mut others: Vec<u32> = host.iter().copied().filter(|other| *other != shard).collect();
         others.sort_unstable();
         others.dedup();
-        let twins: Vec<_> = layouts.iter().map(|other| mine.numbers_in(other)).collect();
-        let tied = |tensor: u32| {
-            layouts.iter().zip(&twins).any(|(layout, twins)| {
-                let twin = twins[tensor as usize];
-                twin.is_some_and(|twin| layout.entries_of(twin).any(|e| layout.is_alias(e)))
-            })
-        };
+        let twins = Twins::of(mine, layouts);
         let entering = cells.iter().map(|cell| {
-            let tensor = mine.entry(cell.entry).tensor;
-            if cell.copies < 2 || cell.slice.is_empty() || tied(tensor) {
+            if cell.copies < 2 || cell.slice.is_empty() || twins.tied(mine.entry(cell.entry).tensor)
+            {
                 return None;
             }
-            let holds = |other: &u32| {
-                let (layout, twin) =
-                    (layouts[*other as usize], twins[*other as usize][tensor as usize]);
-                twin.is_some_and(|twin| {
-                    let mut entries = layout.entries_of(twin);
-                    layout.tensors()[twin as usize] == mine.tensors()[tensor as usize]
-                        && entries.any(|e| layout.entry(e).slice.intersect(&cell.slice).is_some())
-                })
-            };
-            let mut shards: Vec<u32> = others.iter().copied().filter(holds).collect();
+            let mut shards: Vec<u32> =
+                others.iter().copied().filter(|other| twins.hold(*other, cell)).collect();
             if shards.is_empty() {
                 return None;
             }

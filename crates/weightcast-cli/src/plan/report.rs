@@ -207,7 +207,6 @@ mod tests {
             copies: 8,
             messages: 9,
             of_busiest: (10, 11),
-            of_busiest_direct: (19, 20),
             broadcast: 12,
             largest_converted: 13,
             converted: 14,

@@ -1,9 +1,9 @@
 //! What an update by a plan costs in time and extra memory.
 //!
 //! An update is predicted part by part, each after the other: pause, gather, transfer, install, post-process. The
-//! transfer follows the ways that exist. Every rank reads all that it holds: over the network for the first engine of
-//! a host, and from that engine for the others. Engines stand in a chain, since a replica serves one reader at a time;
-//! each hop costs a 256th of the largest rank. Then
+//! transfer follows the ways that exist. Bytes enter a host once: the ranks of an engine bring each other what several
+//! of them hold, and further engines of the host read from the first. Engines stand in a chain, since a replica serves
+//! one reader at a time; each hop costs a 256th of what the busiest rank brings in. Then
 //!
 //! `transfer = fill + max(send, receive, within host, convert) + hops + messages`
 //!
@@ -81,10 +81,14 @@ fn transfer(plan: &FleetPlan, machine: &AssumedMachine, filling: f64) -> UpdateP
     let (replicas, sources) = (plan.replicas.max(1), plan.per_source.len().max(1) as f64);
     let ranks = (plan.per_target.len() as u64 / replicas).max(1);
     let on_host = (machine.gpus_per_host / ranks).clamp(1, replicas);
-    let (network, received) = (machine.network_rate(), most(&plan.per_target));
-    let within = if on_host > 1 { received } else { 0.0 };
+    let network = machine.network_rate();
+    // Engines that stand in the chain: one of those on a host, which brings all of the host's bytes in.
+    let chained = replicas.div_ceil(on_host);
+    let received = most(&plan.network_in) * on_host as f64;
+    let taken = plan.per_target.iter().zip(&plan.network_in).map(|(all, own)| all - own);
+    let within = if on_host > 1 { most(&plan.per_target) } else { taken.max().unwrap_or(0) as f64 };
     let stages = [
-        ("send", most(&plan.per_source) / replicas as f64, network, machine.network_from()),
+        ("send", most(&plan.network_out) / chained as f64, network, machine.network_from()),
         ("receive", received, network, machine.network_from()),
         ("copy within hosts", within, machine.host.value, machine.host.from),
         ("convert", plan.converted as f64 / sources, machine.convert.value, machine.convert.from),
@@ -92,11 +96,11 @@ fn transfer(plan: &FleetPlan, machine: &AssumedMachine, filling: f64) -> UpdateP
     let stages = stages.map(|(name, bytes, rate, from)| over(name, bytes, rate, from));
     let slowest = stages.into_iter().reduce(|a, b| if b.seconds > a.seconds { b } else { a });
     let slowest = slowest.expect("there are four");
-    let hops = replicas.div_ceil(on_host) - 1;
+    let hops = chained - 1;
     let chain = hops as f64 * received / UNITS / network;
-    let (copies, messages) = plan.of_busiest_direct;
+    let (copies, messages) = plan.of_busiest;
     let each = messages as f64 * machine.message.value + copies as f64 * machine.copy.value;
-    let rest = filling / machine.convert.value + chain + each / replicas as f64;
+    let rest = filling / machine.convert.value + chain + each / chained as f64;
     UpdatePart {
         name: "transfer",
         seconds: slowest.seconds + rest,

@@ -67,8 +67,6 @@ pub struct FleetPlan {
     pub messages: u64,
     /// The most copies and the most messages of one source.
     pub of_busiest: (u64, u64),
-    /// The same, if every target rank is sent everything.
-    pub of_busiest_direct: (u64, u64),
     /// The whole version in the target's types: what a broadcast brings to every rank.
     pub broadcast: u64,
     /// Largest tensor part that a source must convert or quantise before it is sent.
@@ -352,7 +350,6 @@ impl FleetPlanner<'_> {
             copies: of_sources.iter().map(|of| of.0).sum(),
             messages: of_sources.iter().map(|of| of.1).sum(),
             of_busiest: busiest(&of_sources),
-            of_busiest_direct: busiest(&self.direct.messages(COPIES)),
             per_target: self.direct.received,
             per_source: self.direct.sent,
             host_in: self.host_in,

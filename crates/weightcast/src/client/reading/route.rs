@@ -88,20 +88,8 @@ impl Routes {
             shared.leave_out(&plan, &mut left_out);
         }
         let moving = Instant::now();
-        let MovedBytes { mut digests, kept, mut transfer } = loop {
-            match self.move_bytes(read, &plan, &left_out, &bound, shared.as_ref()) {
-                Err(error)
-                    if error.source >= bound.len()
-                        && shared.as_ref().is_some_and(SharedRead::takes) =>
-                {
-                    shared.as_mut().expect("just seen").go_alone(&error.kind);
-                }
-                moved => {
-                    break moved
-                        .map_err(|e| self.failed(&bound[e.source % bound.len()], &e.kind, read))?;
-                }
-            }
-        };
+        let moved = self.move_from_all(read, &plan, &left_out, &bound, &mut shared)?;
+        let MovedBytes { mut digests, kept, mut transfer } = moved;
         let digesting = info_span!("digest").entered();
         if kept {
             // The transfer has digested only the bytes of this read; earlier reads have brought the
@@ -136,6 +124,31 @@ impl Routes {
         };
         let in_place = !read.assignment.staged;
         Ok(ArrivedRead { sums, transfer, note, in_place, content, evidence })
+    }
+
+    /// Moves what is not left out; what a sibling does not give, the source does.
+    fn move_from_all(
+        &self,
+        read: &Read<'_>,
+        plan: &Plan,
+        left_out: &LeftOut,
+        bound: &[BoundSource],
+        shared: &mut Option<SharedRead<'_>>,
+    ) -> Result<MovedBytes, ReadFailure> {
+        loop {
+            let moved = self.move_bytes(read, plan, left_out, bound, shared.as_ref());
+            let error = match moved {
+                Ok(moved) => return Ok(moved),
+                Err(error) => error,
+            };
+            match shared.as_mut().filter(|shared| error.source >= bound.len() && shared.takes()) {
+                Some(shared) => shared.go_alone(&error.kind),
+                None => {
+                    let source = &bound[error.source % bound.len()];
+                    return Err(self.failed(source, &error.kind, read));
+                }
+            }
+        }
     }
 
     /// Moves what is not left out. An error of a job beyond the bound ones is a sibling's, or of a source in the place of
