@@ -27,6 +27,8 @@
 //! - stores of the call: `assigned`, what is to be read; `pace`, how fast the read is; `transfer`,
 //!   the progress and report of the read; `calls`, one at a time;
 //! - `work`, with `reading`: what a call does to the memory. It borrows the calls and the memory alone;
+//! - `sharing`: what the runtime's read takes from shards of its host, and gives them (D8). It stands apart: the runtime has
+//!   one for each registration;
 //! - `dispatch`: what each input leads to. Only the dispatcher joins the way to the servers with the work.
 
 mod assigned;

@@ -13,7 +13,7 @@ use weightcast_testkit::{TaggedMemory, VirtualHost};
 use crate::base::clock::DriftingClock;
 use crate::parts::chunk_loop::{ChunkLoop, Progress};
 use crate::parts::queue::Life;
-use crate::parts::siblings::Siblings;
+use crate::parts::siblings::SiblingChunks;
 
 /// One shard's process. A new life has a new session and a new export; the place stays.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Process {
     /// When the session's timer was last planned for.
     pub(crate) timer_at: Option<Time>,
     pub(crate) program: ProgramState,
-    pub(crate) siblings: Siblings,
+    pub(crate) siblings: SiblingChunks,
 }
 
 /// What is wrong with a process.

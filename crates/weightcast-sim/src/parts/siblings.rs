@@ -15,7 +15,7 @@ const MEETING: Span = Span::from_millis(2_000);
 
 /// A shard's siblings, and what it shares with them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Siblings {
+pub(crate) struct SiblingChunks {
     /// As the server has told them, this shard among them.
     told: Arc<[Sibling]>,
     pub(crate) sharing: SiblingSharing,
@@ -25,13 +25,13 @@ pub(crate) struct Siblings {
     pub(crate) beside: bool,
     /// How the running read is divided.
     division: Option<Division>,
-    /// Siblings that have begun their part of it.
+    /// SiblingChunks that have begun their part of it.
     met: BTreeSet<u32>,
     /// By when all have to.
     pub(crate) meet_by: Time,
 }
 
-impl Siblings {
+impl SiblingChunks {
     /// Memory is registered: the server tells who is on the host.
     pub(crate) fn registered(told: &Arc<[Sibling]>, safeguards: Safeguards) -> Self {
         let sharing = SiblingSharing::new(safeguards);

@@ -5,7 +5,7 @@ use weightcast_protocol::{CallError, ConnectionId, OpSeq, Safeguard, Span, Term,
 
 use crate::checkers::{Fact, SessionFacts};
 use crate::parts::queue::{Life, ProcessStep, ServerStep, WorldEvent};
-use crate::parts::siblings::Siblings;
+use crate::parts::siblings::SiblingChunks;
 use crate::sights::coverage::Point;
 use crate::world::World;
 
@@ -164,12 +164,12 @@ impl World {
                 // Others have nothing in common.
                 if process.memory.is_replicated() {
                     let safeguards = self.options.safeguards;
-                    process.siblings = Siblings::registered(siblings, safeguards);
+                    process.siblings = SiblingChunks::registered(siblings, safeguards);
                 }
             }
             Ok(Answer::Unregistered) => {
                 program.registered = false;
-                process.siblings = Siblings::default();
+                process.siblings = SiblingChunks::default();
             }
             Ok(Answer::Published { version }) => program.kept = Some(*version),
             Err(CallError::Misuse { .. }) if unpublishes => program.must_unpublish = false,
@@ -215,7 +215,7 @@ impl World {
         self.keep_session(life.process);
         let process = &mut self.processes[life.process];
         process.host.give_up();
-        process.siblings = Siblings::default();
+        process.siblings = SiblingChunks::default();
         process.host.exposed.take_if(|_| self.options.safeguards.on(Safeguard::SourceFence));
         self.break_stream(life.process);
         let next = Life { process: life.process, life: self.processes[life.process].life };
