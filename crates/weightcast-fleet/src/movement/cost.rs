@@ -84,7 +84,7 @@ fn transfer(plan: &FleetPlan, machine: &AssumedMachine, filling: f64) -> UpdateP
     let network = machine.network_rate();
     // Engines that stand in the chain: one of those on a host, which brings all of the host's bytes in.
     let chained = replicas.div_ceil(on_host);
-    let received = most(&plan.network_in) * on_host as f64;
+    let received = (most(&plan.network_in) * on_host as f64).min(most(&plan.per_target));
     let taken = plan.per_target.iter().zip(&plan.network_in).map(|(all, own)| all - own);
     let within = if on_host > 1 { most(&plan.per_target) } else { taken.max().unwrap_or(0) as f64 };
     let stages = [
