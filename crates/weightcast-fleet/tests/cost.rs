@@ -123,6 +123,15 @@ fn engines_stand_in_a_chain() {
     near(seconds(&of(5, 1), &slow, "transfer"), 3.0 + 1.0 + 2.0 * hop);
     near(seconds(&of(5, 2), &slow, "transfer"), 0.4 + 1.0 + 4.0 * hop);
     near(seconds(&of(1, 1), &slow, "transfer"), 0.4 + 1.0);
+    // The first engine of a host brings in what all of the host need, and no more than it holds.
+    let enters = |each: u64| FleetPlan {
+        network_in: vec![each * GB / 10; 5],
+        network_out: vec![0; 2],
+        of_busiest: (0, 0),
+        ..of(5, 1)
+    };
+    near(transfer(&enters(30)), 6.0 / 47.5 + 2.0 * 6.0 / 256.0 / 47.5);
+    near(transfer(&enters(60)), 9.0 / 47.5 + 2.0 * hop);
 }
 
 #[test]

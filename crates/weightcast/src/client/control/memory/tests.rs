@@ -182,6 +182,7 @@ async fn siblings_take_what_comes_in_this_call() {
         assert_eq!(read(&mut memory, seq, 1, false), open(seq));
         end(&mut memory);
         assert!(memory.entering.is_none());
+        assert_eq!(read(&mut memory, seq, 2, true), None, "it is not opened twice");
     }
     // Of a shard that is alone on its host.
     let (mut memory, _events) = told();
