@@ -3,8 +3,6 @@
 //! Bytes that several of them hold *enter* their host by one of them; the others take them from that shard's memory
 //! while they arrive. Each decides alone, from what the server has told all of them: nobody is asked.
 
-use std::fmt;
-
 use super::host::ReadOrder;
 use crate::{Attempt, Epoch, OpSeq, Safeguard, Safeguards, Version};
 
@@ -27,12 +25,6 @@ impl Opening {
 
     fn of(order: &ReadOrder) -> Self {
         Self { seq: order.seq, since: order.since, version: order.assignment.version }
-    }
-}
-
-impl fmt::Display for Opening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call {} since assignment {}, {}", self.seq, self.since, self.version)
     }
 }
 
@@ -116,7 +108,7 @@ impl SiblingSharing {
         }
     }
 
-    /// A sibling can't be reached. That will not change until the group registers anew.
+    /// A sibling can't be reached: nothing is taken from siblings until the group registers anew.
     pub fn leave_alone(&mut self) {
         self.alone = true;
     }

@@ -94,7 +94,7 @@ impl World {
         let term = process.session.as_ref().and_then(|s| s.lease()).map(|lease| lease.term);
         let who = self.who(life);
         // Bytes that a fault has changed are passed on as they are.
-        let pure = self.is_pure() && !self.disputed(version);
+        let pure = !self.impure && !self.disputed(version);
         self.report.points.insert(Point::SiblingGave);
         if let Some(term) = term {
             self.observe(Fact::Taken { who, term, seq: read.seq, version, chunk, tag, pure });

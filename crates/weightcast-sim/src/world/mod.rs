@@ -319,11 +319,6 @@ impl World {
         self.came_over && self.forged.contains(&version)
     }
 
-    /// Whether no fault has changed a byte so far.
-    pub(crate) fn is_pure(&self) -> bool {
-        !self.impure
-    }
-
     /// Draws how long a message takes.
     pub(crate) fn delay(&mut self) -> Span {
         self.network.delay(&mut self.rng)
