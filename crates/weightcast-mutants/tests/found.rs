@@ -3,12 +3,14 @@
 use weightcast_mutants::{Mutant, PlayedMutant, PushMutant, hunt};
 use weightcast_sim::{InvariantViolation, replay, run, run_pushes};
 
+use crate::SEEDS;
+
 /// A lease that is counted too long is masked by every other fence: T1 sees the act itself, before
 /// anything has come of it.
 #[test]
 fn a_lease_counted_from_its_answer_shows_by_t1_alone() {
     let mutant = Mutant::named("lease_from_answer").unwrap();
-    let caught = hunt(mutant, 0..50).unwrap();
+    let caught = hunt(mutant, SEEDS).unwrap();
     let report = run(caught.seed, &mutant.options(caught.seed));
     assert_eq!(report.violations[0], caught.violation);
     assert_eq!(caught.violation.invariant, "T1");
@@ -34,7 +36,7 @@ fn what_breaks_shows_without_the_books() {
     let seen = |(name, invariant, word): &(&str, &str, &str)| {
         let mutant = Mutant::named(name).unwrap();
         let is = |of: &InvariantViolation| of.invariant == *invariant && of.detail.contains(word);
-        (0..600).any(|seed| run(seed, &mutant.options(seed)).violations.iter().any(is))
+        SEEDS.into_iter().any(|seed| run(seed, &mutant.options(seed)).violations.iter().any(is))
     };
     let missed: Vec<_> = SEEN_FROM_OUTSIDE.iter().filter(|row| !seen(row)).collect();
     assert!(missed.is_empty(), "not seen from outside in 600 worlds: {missed:?}");
@@ -64,7 +66,7 @@ fn what_breaks_of_a_push_shows_without_the_machines() {
 #[test]
 fn a_world_that_would_go_on_for_ever_ends_with_its_story() {
     let mutant = Mutant::named("unstriped_kept").unwrap();
-    let caught = hunt(mutant, 0..50).unwrap();
+    let caught = hunt(mutant, SEEDS).unwrap();
     let (report, story) = replay(caught.seed, &mutant.options(caught.seed));
     assert_eq!(report.violations[0], caught.violation);
     let last = report.violations.last().unwrap();
@@ -74,7 +76,7 @@ fn a_world_that_would_go_on_for_ever_ends_with_its_story() {
 
 #[test]
 fn every_mutant_is_found() {
-    let missed = |mutant: &PlayedMutant| mutant.hunt(0..600).is_none();
+    let missed = |mutant: &PlayedMutant| mutant.hunt(SEEDS).is_none();
     let missed: Vec<_> = PlayedMutant::all().filter(missed).map(|mutant| mutant.name()).collect();
     assert!(missed.is_empty(), "not found in 600 worlds: {missed:?}");
 }

@@ -6,11 +6,13 @@ use weightcast_protocol::limits::ReelLimits;
 use weightcast_protocol::recording::{Recording, RecordingCause};
 use weightcast_sim::{RetoldEnd, WorldOptions, record, retell};
 
+use crate::SEEDS;
+
 /// The first violation that playing a world's recordings back shows, in the first of these seeds that has one.
 fn violation(mutant: &str, bytes: usize, paranoid: bool) -> (Recording, RetoldEnd) {
     let mutant = MUTANTS.iter().find(|row| row.name == mutant).expect("it is in the table");
     let limits = ReelLimits { bytes, span: Span::from_secs(3_600) };
-    for seed in 0..50 {
+    for seed in SEEDS {
         let options = WorldOptions { recorders: Some(limits), paranoid, ..mutant.options(seed) };
         for recording in record(seed, &options) {
             let (_, end) = retell(&recording).expect("the build is the same");
@@ -54,7 +56,7 @@ fn a_server_that_gave_up_gives_up_again_in_the_same_event_ten_times_of_ten() {
 /// A state that is wrong already is told of, and nothing is played from it.
 #[test]
 fn a_recording_that_begins_after_the_violation_says_so() {
-    let short = (0..50).find_map(|seed| {
+    let short = SEEDS.into_iter().find_map(|seed| {
         let mutant =
             MUTANTS.iter().find(|row| row.name == "no_fanout").expect("it is in the table");
         let limits = ReelLimits { bytes: 2_000, span: Span::from_secs(3_600) };
