@@ -155,6 +155,10 @@ pub const MAX_PIECE_ROWS: usize = 510;
 /// range of its own costs the kernel as much time as some thousand bytes.
 pub const MAX_GAP_BYTES: u64 = 8 << 10;
 
+/// Largest gap between two regions of a source that a direct read reads along and throws away: less than
+/// a page, so that no page lies in it which may not be read.
+pub const MAX_GAP_BETWEEN_REGIONS: u64 = (4 << 10) - 1;
+
 /// Extents in one piece, so that several requests of tiny copies fit into [`PIPELINE_BYTES`].
 pub const MAX_PIECE_EXTENTS: usize = 256;
 

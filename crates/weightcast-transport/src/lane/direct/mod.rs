@@ -5,8 +5,9 @@
 //! still holds the id, it held it before and while the bytes were read.
 //!
 //! Rows that lie close together are read as one range of the source, the gaps between them into a
-//! bin: pages are looked up once, not once a row. Gaps lie between two rows of one region, so they
-//! are served memory too.
+//! bin: pages are looked up once, not once a row. A gap within a region is served memory too. One between
+//! regions, as an allocator leaves it between small tensors, is shorter than a page: it lies in pages that
+//! have served memory, so it can be read wherever they can, and nobody looks into the bin.
 
 use super::endpoint::{Endpoint, Lane, OpenLane};
 use super::kind::{LaneKind, Meeting};
@@ -15,7 +16,7 @@ use super::task::LaneTask;
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::base::id::ExportId;
-use crate::base::limits::MAX_GAP_BYTES;
+use crate::base::limits::{MAX_GAP_BETWEEN_REGIONS, MAX_GAP_BYTES};
 use crate::export::served::Export;
 use crate::lane::way::Way;
 use crate::memory::sys::{self, Ranges};
@@ -106,11 +107,20 @@ struct DirectLane<'a> {
     addresses: Addresses<'a>,
     /// The piece that was asked for.
     asked: Option<&'a Piece>,
+    rows: Vec<Row>,
     local: Ranges,
     remote: Ranges,
     /// Where gaps go.
     bin: Vec<u8>,
     ready: ReadyPieces,
+}
+
+/// A row of a piece, by addresses.
+struct Row {
+    source: u64,
+    target: u64,
+    len: usize,
+    source_region: u32,
 }
 
 impl<'a> Lane<'a> for DirectLane<'a> {
@@ -142,7 +152,7 @@ impl<'a> DirectLane<'a> {
         let (local, remote) = (Ranges::default(), Ranges::default());
         let bin = vec![0; MAX_GAP_BYTES as usize];
         let ready = ReadyPieces::new(&task);
-        Self { direct, task, addresses, asked: None, local, remote, bin, ready }
+        Self { direct, task, addresses, asked: None, rows: Vec::new(), local, remote, bin, ready }
     }
 
     /// Reads a piece of checked copies into the targets.
@@ -192,25 +202,36 @@ impl<'a> DirectLane<'a> {
         read
     }
 
-    /// The rows of a piece, and the small gaps between them.
+    /// The rows of a piece as they lie at the source, and the small gaps between them.
     fn add_rows(&mut self, piece: &Piece) {
-        let LaneTask { pieces, targets, .. } = self.task;
+        self.find_rows(piece);
         let bin = self.bin.as_mut_ptr().expose_provenance() as u64;
         let mut last = (u32::MAX, 0);
+        for row in &self.rows {
+            let (region, end) = last;
+            let most =
+                if region == row.source_region { MAX_GAP_BYTES } else { MAX_GAP_BETWEEN_REGIONS };
+            if let Some(gap) = row.source.checked_sub(end).filter(|gap| (1..=most).contains(gap)) {
+                self.local.push(bin, gap as usize);
+                self.remote.push(end, gap as usize);
+            }
+            self.local.push(row.target, row.len);
+            self.remote.push(row.source, row.len);
+            last = (row.source_region, row.source + row.len as u64);
+        }
+    }
+
+    /// Notes the rows of a piece. Tensors are in the order of their names, which is seldom that of their memory.
+    fn find_rows(&mut self, piece: &Piece) {
+        let LaneTask { pieces, targets, .. } = self.task;
+        self.rows.clear();
         pieces.rows(piece, |copy, row, len| {
             let target = targets[copy.target_region as usize].address();
             let source = self.addresses.region(copy.source_region as usize);
-            let (region, end) = last;
-            if region == copy.source_region
-                && let Some(gap @ 1..=MAX_GAP_BYTES) = row.source.checked_sub(end)
-            {
-                self.local.push(bin, gap as usize);
-                self.remote.push(source + end, gap as usize);
-            }
-            self.local.push(target + row.target, len);
-            self.remote.push(source + row.source, len);
-            last = (copy.source_region, row.source + len as u64);
+            let (source, target) = (source + row.source, target + row.target);
+            self.rows.push(Row { source, target, len, source_region: copy.source_region });
         });
+        self.rows.sort_by_key(|row| row.source);
     }
 
     /// Why a piece did not come whole and served.
@@ -281,11 +302,17 @@ mod tests {
             copies: &[StridedCopy],
             act: impl FnOnce(&mut DirectLane<'_>, &Pieces, &[Region]) -> T,
         ) -> T {
-            let region = |start: usize| {
-                let bytes: Vec<u8> = (start..start + (64 << 10)).map(|i| (i % 251) as u8).collect();
-                Region::from_bytes(&bytes).unwrap()
-            };
-            let export = self.server.exports().expose(1, vec![region(1), region(2)]);
+            self.with_regions(vec![counted(1), counted(2)], copies, act)
+        }
+
+        /// Does something with a lane that reads these copies of these regions.
+        fn with_regions<T>(
+            &self,
+            regions: Vec<Region>,
+            copies: &[StridedCopy],
+            act: impl FnOnce(&mut DirectLane<'_>, &Pieces, &[Region]) -> T,
+        ) -> T {
+            let export = self.server.exports().expose(1, regions);
             let description = self.direct.0.describe(export, 1, &Patience::default()).unwrap();
             let targets = [Region::allocate(64 << 10).unwrap()];
             let (pieces, lanes) = (Pieces::cut(copies, 1 << 20), AtomicUsize::new(0));
@@ -309,6 +336,43 @@ mod tests {
         }
     }
 
+    /// 64 KiB, each byte as its number.
+    fn counted(start: usize) -> Region {
+        let bytes: Vec<u8> = (start..start + (64 << 10)).map(|i| (i % 251) as u8).collect();
+        Region::from_bytes(&bytes).unwrap()
+    }
+
+    /// Small tensors as an allocator lays them, in another order than that of their names.
+    #[test]
+    fn regions_less_than_a_page_apart_are_read_in_one_range() {
+        let (reached, memory) = (Reached::new(), counted(0));
+        let copies =
+            [StridedCopy::contiguous(0, 0, 0, 50, 10), StridedCopy::contiguous(1, 0, 0, 0, 10)];
+        for (gap, ranges) in [(0, 1), (1, 1), (4_095, 1), (4_096, 2), (8_192, 2)] {
+            let regions = vec![memory.part(110 + gap, 10).unwrap(), memory.part(100, 10).unwrap()];
+            reached.with_regions(regions, &copies, |lane, pieces, targets| {
+                let piece = pieces.draw().unwrap();
+                lane.add_rows(piece);
+                let thrown_away = if ranges == 1 { gap } else { 0 };
+                assert_eq!(lane.remote.count(), ranges, "{gap}");
+                assert_eq!(
+                    [lane.remote.bytes(), lane.local.bytes()],
+                    [20 + thrown_away; 2],
+                    "{gap}"
+                );
+                lane.read(piece).unwrap();
+                let expected =
+                    |start: usize| (start..start + 10).map(|i| (i % 251) as u8).collect::<Vec<_>>();
+                let found = targets[0].to_vec();
+                assert_eq!(
+                    (&found[..10], &found[50..60]),
+                    (&expected(100)[..], &expected(110 + gap)[..])
+                );
+                assert!(found[10..50].iter().chain(&found[60..]).all(|byte| *byte == 0), "{gap}");
+            });
+        }
+    }
+
     /// Whether the second row is read in one range with the first, and what is thrown away.
     #[test]
     fn small_gaps_are_read_along_and_others_are_not() {
@@ -322,8 +386,8 @@ mod tests {
             (row(0, 500), row(0, 510 + most), 1, most),
             (row(0, 500), row(0, 510 + most + 1), 2, 0),
             (row(0, 500), row(0, 509), 2, 0),
-            (row(0, 500), row(0, 490), 2, 0),
-            (row(0, 500), row(0, 0), 2, 0),
+            (row(0, 500), row(0, 490), 1, 0),
+            (row(0, 500), row(0, 0), 1, 490),
             (row(0, 500), row(1, 511), 2, 0),
             (row(1, 0), row(1, 11), 1, 1),
             (row(0, 5), row(0, 16), 1, 1),
