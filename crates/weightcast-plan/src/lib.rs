@@ -18,7 +18,7 @@
 //!    [`runs`]: what a publisher digests in place.
 //! 6. [`prove`]: that a plan writes every target byte exactly once from the right place, by other
 //!    arithmetic than the planner's.
-//! 7. [`unchanged()`]: which copies need not be made, because the version that the target holds has
+//! 7. [`PlanComparison`]: which copies need not be made, because the version that the target holds has
 //!    the same bytes there.
 //! 8. [`HostShares`]: which shard of a group brings into its host what several of them hold.
 //! 9. [`mod@stored`]: plans as a few bytes a copy, to be kept from one process to the next; what comes
@@ -84,4 +84,4 @@ pub use plan::{Copy, Plan, Run, runs};
 pub use planner::plan;
 pub use slice::Slice;
 pub use tensor::{Catalog, Tensor, TensorError, catalog_digest};
-pub use unchanged::{EntryDigests, KnownDigests, Unchanged, unchanged};
+pub use unchanged::{EntryDigests, KnownDigests, PlanComparison, Unchanged};

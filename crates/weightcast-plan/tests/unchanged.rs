@@ -1,11 +1,10 @@
 //! Which copies are left out, against two versions that are compared byte by byte.
 
-use std::collections::BTreeMap;
 use std::num::Wrapping;
 
 use crate::world::{Model, Rng, bytes_of, mix, scene};
 use weightcast_plan::{
-    Copy, EntryDigests, KnownDigests, Layout, Plan, Slice, cells, plan, unchanged,
+    Copy, EntryDigests, KnownDigests, Layout, Plan, PlanComparison, Slice, Unchanged, cells, plan,
 };
 
 const SEEDS: u64 = 400;
@@ -56,14 +55,14 @@ impl<'a> Versions<'a> {
         layout: &Layout,
         percent: u64,
     ) -> EntryDigests<Toy> {
-        let mut known = BTreeMap::new();
+        let mut known = Vec::new();
         for (number, entry) in (0..).zip(layout.entries()) {
             if rng.chance(percent) {
                 let tensor = self.model.find(layout.tensor_of(number).name());
-                known.insert(number, self.digest(second, tensor, &entry.slice));
+                known.push((number, self.digest(second, tensor, &entry.slice)));
             }
         }
-        known
+        known.into_iter().collect()
     }
 
     /// Whether any byte of a copy differs between the versions.
@@ -102,6 +101,15 @@ impl Case<'_> {
         self.versions.model.find(self.target.tensor_of(entry).name())
     }
 
+    fn compare(
+        &self,
+        plan: &Plan,
+        from: &[&Layout],
+        known: &KnownDigests<'_, Toy>,
+    ) -> Unchanged<Toy> {
+        PlanComparison::new(plan, self.target, &self.cells, from).unchanged(known)
+    }
+
     fn held(&self) -> Vec<Toy> {
         let digest = |number| {
             let tensor = self.tensor(number);
@@ -109,6 +117,10 @@ impl Case<'_> {
         };
         (0..self.cells.len() as u32).map(digest).collect()
     }
+}
+
+fn all(digests: &[EntryDigests<Toy>]) -> Vec<Option<&EntryDigests<Toy>>> {
+    digests.iter().map(Some).collect()
 }
 
 fn each_case(mut check: impl FnMut(u64, &mut Rng, &Case<'_>)) {
@@ -137,8 +149,8 @@ fn what_is_left_out_is_the_same_in_both_versions_byte_by_byte() {
         };
         let (wanted, held) = (of(true, percent[0]), of(false, percent[1]));
         let cells = if percent[2] < 50 { Vec::new() } else { case.held() };
-        let known = KnownDigests { wanted: &wanted, held: &held, cells: &cells };
-        let found = unchanged(&case.plan, case.target, &case.cells, &case.from, &known);
+        let known = KnownDigests { wanted: &wanted, held: &all(&held), cells: &cells };
+        let found = case.compare(&case.plan, &case.from, &known);
         assert_eq!(found.copies.len(), case.plan.copies.len());
         for (copy, same) in case.plan.copies.iter().zip(&found.copies) {
             let differs = case.versions.differs(case.tensor(copy.cell), copy);
@@ -163,8 +175,8 @@ fn what_is_moved_comes_from_a_slice_that_has_changed() {
             case.from.iter().map(|l| case.versions.entries(rng, second, l, 100)).collect()
         };
         let (wanted, held) = (of(true), of(false));
-        let known = KnownDigests { wanted: &wanted, held: &held, cells: &[] };
-        let found = unchanged(&case.plan, case.target, &case.cells, &case.from, &known);
+        let known = KnownDigests { wanted: &wanted, held: &all(&held), cells: &[] };
+        let found = case.compare(&case.plan, &case.from, &known);
         for (copy, same) in case.plan.copies.iter().zip(&found.copies).filter(|(_, same)| !**same) {
             let source = case.from[copy.source as usize];
             let cell = &case.cells[copy.cell as usize].slice;
@@ -174,6 +186,28 @@ fn what_is_moved_comes_from_a_slice_that_has_changed() {
         }
     });
     assert!(moved > 500, "{moved}");
+}
+
+/// Digests of which no use is said to be are none: without them the same is found.
+#[test]
+fn what_is_of_no_use_is_not_missed() {
+    let mut dropped = 0;
+    each_case(|seed, rng, case| {
+        let mut of = |second| -> Vec<EntryDigests<Toy>> {
+            case.from.iter().map(|l| case.versions.entries(rng, second, l, 80)).collect()
+        };
+        let comparison = PlanComparison::new(&case.plan, case.target, &case.cells, &case.from);
+        let (wanted, held, cells) = (of(true), of(false), case.held());
+        let fewer: Vec<_> =
+            (0..).zip(&wanted).map(|(n, w)| comparison.of_use(n, |e| w.get(e))).collect();
+        let found = |wanted: &[EntryDigests<Toy>]| {
+            comparison.unchanged(&KnownDigests { wanted, held: &all(&held), cells: &cells })
+        };
+        assert_eq!(found(&fewer), found(&wanted), "seed {seed}");
+        let count = |of: &[EntryDigests<Toy>]| of.iter().map(EntryDigests::len).sum::<usize>();
+        dropped += count(&wanted) - count(&fewer);
+    });
+    assert!(dropped > 500, "{dropped}");
 }
 
 /// Between equal layouts a reader needs no memory of its sources: its own digests are enough.
@@ -186,7 +220,7 @@ fn between_equal_layouts_the_readers_own_digests_are_enough() {
         let wanted = vec![case.versions.entries(rng, true, case.target, 100)];
         let held = case.held();
         let known = KnownDigests { wanted: &wanted, held: &[], cells: &held };
-        let found = unchanged(&plan, case.target, &case.cells, &sources, &known);
+        let found = case.compare(&plan, &sources, &known);
         for (copy, same) in plan.copies.iter().zip(&found.copies) {
             let cell = &case.cells[copy.cell as usize];
             let whole = case.target.entry(cell.entry).slice == cell.slice;
@@ -205,7 +239,7 @@ fn of_what_nothing_is_known_nothing_is_left_out() {
     each_case(|seed, _, case| {
         let known = KnownDigests::<Toy> { wanted: &[], held: &[], cells: &[] };
         for sources in [&case.from[..], &[]] {
-            let found = unchanged(&case.plan, case.target, &case.cells, sources, &known);
+            let found = case.compare(&case.plan, sources, &known);
             assert!(found.copies.iter().all(|same| !same), "seed {seed}");
             assert!(found.cells.iter().all(Option::is_none), "seed {seed}");
         }

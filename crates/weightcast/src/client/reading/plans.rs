@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use weightcast_plan::stored::PlanName;
-use weightcast_plan::{Layout, Plan};
+use weightcast_plan::{Layout, Plan, PlanComparison};
 use weightcast_protocol::ContentDigest;
 use weightcast_protocol::message::ReadFailure;
 
@@ -76,6 +76,27 @@ impl Plans {
         Ok((remember(&mut known, made_for, plan), from))
     }
 
+    /// Whose digests tell what of the copies of a plan from these sources: worked out once for each plan.
+    pub(in crate::client) fn comparison(
+        &self,
+        plan: &Arc<Plan>,
+        registration: &RegisteredShard,
+        sources: &[Arc<Layout>],
+    ) -> Arc<PlanComparison> {
+        let mut known = self.known.lock().expect("no panic while planning");
+        let mut kept = known.iter_mut().find(|known| Arc::ptr_eq(&known.plan, plan));
+        if let Some(comparison) = kept.as_ref().and_then(|known| known.comparison.as_ref()) {
+            return Arc::clone(comparison);
+        }
+        let sources: Vec<&Layout> = sources.iter().map(Arc::as_ref).collect();
+        let (target, cells) = (&registration.layout, &registration.cells);
+        let comparison = Arc::new(PlanComparison::new(plan, target, cells, &sources));
+        if let Some(known) = &mut kept {
+            known.comparison = Some(Arc::clone(&comparison));
+        }
+        comparison
+    }
+
     /// Loads a plan that is not in memory, or makes and stores it.
     fn find(
         &self,
@@ -102,12 +123,20 @@ impl Plans {
     }
 }
 
-/// Plans by what they were made for, the newest last.
-type KnownPlans = VecDeque<(SourceLayouts, Arc<Plan>)>;
+/// The newest last.
+type KnownPlans = VecDeque<KnownPlan>;
+
+/// A plan, by what it was made for.
+struct KnownPlan {
+    made_for: SourceLayouts,
+    plan: Arc<Plan>,
+    /// Once a read has asked for it.
+    comparison: Option<Arc<PlanComparison>>,
+}
 
 fn remembered(known: &KnownPlans, made_for: &SourceLayouts) -> Option<Arc<Plan>> {
-    let (_, plan) = known.iter().find(|(other, _)| other == made_for)?;
-    Some(Arc::clone(plan))
+    let known = known.iter().find(|known| known.made_for == *made_for)?;
+    Some(Arc::clone(&known.plan))
 }
 
 fn remember(known: &mut KnownPlans, made_for: SourceLayouts, plan: Plan) -> Arc<Plan> {
@@ -115,7 +144,7 @@ fn remember(known: &mut KnownPlans, made_for: SourceLayouts, plan: Plan) -> Arc<
         known.pop_front();
     }
     let plan = Arc::new(plan);
-    known.push_back((made_for, Arc::clone(&plan)));
+    known.push_back(KnownPlan { made_for, plan: Arc::clone(&plan), comparison: None });
     plan
 }
 

@@ -77,7 +77,8 @@ impl Routes {
         read.pace.of(bound.iter().map(|bound| bound.shard));
         // Helpers are asked for bytes alone.
         let source = &bound[..bound.len() / read.assignment.stripes()];
-        let compared = ComparedRead::new(read, &plan, source, self.content());
+        let comparison = self.plans.comparison(&plan, read.registration, read.sources);
+        let compared = ComparedRead::new(read, &plan, comparison, source, self.content());
         let mut shared = SharedRead::new(read, &bound, |address, until| self.peer(address, until));
         let memory = read.memory.lock().expect("no panic while held");
         if read.cancel.load(Ordering::Acquire) {

@@ -35,7 +35,7 @@ impl KnownContent {
         mut entries: SourceDigests,
         experience: Experience,
     ) -> Self {
-        if entries.values().map(BTreeMap::len).sum::<usize>() > KNOWN_DIGESTS {
+        if entries.values().map(EntryDigests::len).sum::<usize>() > KNOWN_DIGESTS {
             entries.clear();
         }
         Self { cells, entries, experience }

@@ -3,7 +3,7 @@
 //!
 //! `content` is what a handle remembers of the version that it holds, `notes` asks the sources for
 //! the digests of theirs, and `look` digests the memory once more before anything is left out of the
-//! read. The decision itself is [`weightcast_plan::unchanged()`].
+//! read. The decision itself is [`PlanComparison`]'s.
 
 pub(in crate::client) mod content;
 mod look;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::info_span;
-use weightcast_plan::{EntryDigests, KnownDigests, Plan, Unchanged, unchanged};
+use weightcast_plan::{EntryDigests, KnownDigests, Plan, PlanComparison, Unchanged};
 use weightcast_protocol::message::Assignment;
 use weightcast_transport::Digest;
 
@@ -31,6 +31,7 @@ const AFTERWARDS: Duration = Duration::from_millis(500);
 pub(super) struct ComparedRead<'a> {
     read: &'a Read<'a>,
     plan: &'a Plan,
+    comparison: Arc<PlanComparison>,
     sources: &'a [BoundSource],
     /// What the memory is known to have held.
     held: Option<Arc<KnownContent>>,
@@ -45,6 +46,7 @@ impl<'a> ComparedRead<'a> {
     pub(super) fn new(
         read: &'a Read<'a>,
         plan: &'a Plan,
+        comparison: Arc<PlanComparison>,
         sources: &'a [BoundSource],
         held: Option<Arc<KnownContent>>,
     ) -> Self {
@@ -52,12 +54,11 @@ impl<'a> ComparedRead<'a> {
         let cells = read.registration.cells.len();
         let held = held.filter(|held| held.cells.len() == cells);
         let wanted = vec![EntryDigests::new(); read.sources.len()];
-        let mut compared = Self { read, plan, sources, held, wanted, found: None };
+        let mut compared = Self { read, plan, comparison, sources, held, wanted, found: None };
         if let Some(held) = compared.held.as_ref().filter(|_| !read.comparing.moves_all) {
             let _entered = info_span!("compare").entered();
             let wait = held.experience.patience(read.deadline);
-            notes::ask(&mut compared.wanted, sources, read, wait, read.deadline);
-            compared.compare();
+            compared.ask(wait, read.deadline);
         }
         compared.tell();
         compared
@@ -79,21 +80,25 @@ impl<'a> ComparedRead<'a> {
         Some(found.cells.iter().zip(same).map(|(told, same)| told.or(same)).collect())
     }
 
-    fn compare(&mut self) {
-        let Some(content) = &self.held else { return };
-        let shards = &self.read.assignment.shards;
-        let entries = shards.iter().map(|shard| content.entries.get(&shard.layout));
-        let held: Vec<_> = entries.map(|entries| entries.cloned().unwrap_or_default()).collect();
+    /// Asks the sources that have told nothing, and compares what is known then.
+    fn ask(&mut self, wait: Duration, deadline: Instant) {
+        let (sources, read) = (self.sources, self.read);
+        notes::ask(&mut self.wanted, &self.comparison, sources, read, wait, deadline);
+        let Some(content) = self.held.as_ref().filter(|_| self.knows_any()) else { return };
+        let shards = &read.assignment.shards;
+        let held: Vec<_> = shards.iter().map(|shard| content.entries.get(&shard.layout)).collect();
         let known = KnownDigests { wanted: &self.wanted, held: &held, cells: &content.cells };
-        let sources: Vec<_> = self.read.sources.iter().map(Arc::as_ref).collect();
-        let registration = self.read.registration;
-        let (target, cells) = (&registration.layout, &registration.cells);
-        self.found = Some(unchanged(self.plan, target, cells, &sources, &known));
+        self.found = Some(self.comparison.unchanged(&known));
+    }
+
+    /// Whether any source has told anything.
+    fn knows_any(&self) -> bool {
+        self.wanted.iter().any(|wanted| !wanted.is_empty())
     }
 
     /// Bytes that are unchanged as far as digests tell. `None` without a comparison.
     fn unchanged_bytes(&self) -> Option<u64> {
-        let found = self.found.as_ref().filter(|_| self.wanted.iter().any(|w| !w.is_empty()))?;
+        let found = self.found.as_ref()?;
         let copies = self.plan.copies.iter().zip(&found.copies);
         Some(copies.filter(|(_, same)| **same).map(|(copy, _)| copy.bytes()).sum())
     }
@@ -132,8 +137,7 @@ impl<'a> ComparedRead<'a> {
         if self.wanted.iter().enumerate().any(silent) {
             // By now the digests may be there: the next read can be compared with them.
             let soon = self.read.deadline.min(Instant::now() + AFTERWARDS);
-            notes::ask(&mut self.wanted, self.sources, self.read, Duration::ZERO, soon);
-            self.compare();
+            self.ask(Duration::ZERO, soon);
         }
         let before = self.held.as_ref().map(|held| held.experience).unwrap_or_default();
         let experience = before.after(moved, self.unchanged_bytes());

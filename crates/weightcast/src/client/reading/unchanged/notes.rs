@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weightcast_plan::EntryDigests;
+use weightcast_plan::{EntryDigests, PlanComparison};
 use weightcast_transport::Digest;
 
 use super::super::bound_source::BoundSource;
@@ -18,6 +18,7 @@ use crate::manifest;
 /// read itself finds out.
 pub(super) fn ask(
     known: &mut [EntryDigests<Digest>],
+    comparison: &PlanComparison,
     sources: &[BoundSource],
     read: &Read<'_>,
     wait: Duration,
@@ -28,7 +29,7 @@ pub(super) fn ask(
     let (next, told) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(source) = silent.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let digests = ask_one(source, read, until, deadline);
+            let digests = ask_one(source, comparison, read, until, deadline);
             told.lock().expect("no panic while held").push((source.shard, digests));
         }
     };
@@ -41,9 +42,10 @@ pub(super) fn ask(
     }
 }
 
-/// The digests of one source's entries, of the tensors that this shard registers.
+/// The digests of one source's entries, as far as the comparison has use for them.
 fn ask_one(
     source: &BoundSource,
+    comparison: &PlanComparison,
     read: &Read<'_>,
     until: Instant,
     deadline: Instant,
@@ -58,8 +60,7 @@ fn ask_one(
             return EntryDigests::new();
         }
     };
-    let (layout, ours) = (&read.sources[source.shard], &read.registration.layout);
-    let digests = manifest::decode_early(&note, layout.entries().len()).unwrap_or_default();
-    let known = (0..).zip(digests).filter_map(|(entry, digest)| Some((entry, digest?)));
-    known.filter(|(entry, _)| ours.find(layout.tensor_of(*entry).name()).is_some()).collect()
+    let entries = read.sources[source.shard].entries().len();
+    let digests = manifest::decode_early(&note, entries).unwrap_or_default();
+    comparison.of_use(source.shard, |entry| digests.get(entry as usize).copied().flatten())
 }

@@ -278,7 +278,8 @@ fn of_a_source_only_what_is_read_is_remembered() {
     scene.registration = Arc::new(made);
     scene.routes.forget_plans();
     let known = scene.read().content.entries;
-    assert_eq!(known[&ContentDigest([1; 16])].keys().collect::<Vec<_>>(), [&0]);
+    let known = &known[&ContentDigest([1; 16])];
+    assert!(known.get(0).is_some() && known.len() == 1);
 }
 
 #[test]
@@ -381,7 +382,8 @@ fn a_read_that_could_not_be_compared_in_time_is_compared_at_its_end() {
     let arrival = scene.commit();
     assert_eq!(arrival.transfer.unchanged, 0);
     assert_eq!(arrival.content.experience.unchanged, T);
-    assert_eq!(arrival.content.entries[&ContentDigest([1; 16])].len(), 3);
+    // The tied tensor's further name has no copies, so its digest is of no use.
+    assert_eq!(arrival.content.entries[&ContentDigest([1; 16])].len(), 2);
 }
 
 #[test]
@@ -432,9 +434,9 @@ fn what_two_sources_say_differently_is_not_remembered() {
     let assignment = scene.assignment();
     let twice = [&assignment.shards[0]; 2].map(Clone::clone);
     let assignment = Assignment { shards: twice.into(), ..assignment };
-    let digests = |second| EntryDigests::from([(0, Digest([1, 1])), (1, Digest([second, 1]))]);
+    let digests = |second| EntryDigests::from_iter([(0, Digest([1, 1])), (1, Digest([second, 1]))]);
     let known = named(&assignment, vec![digests(2), digests(3)]);
-    assert_eq!(known[&ContentDigest([1; 16])], EntryDigests::from([(0, Digest([1, 1]))]));
+    assert_eq!(known[&ContentDigest([1; 16])], EntryDigests::from_iter([(0, Digest([1, 1]))]));
     let known = named(&assignment, vec![EntryDigests::new(), digests(3)]);
     assert_eq!(known[&ContentDigest([1; 16])], digests(3));
 }
