@@ -236,10 +236,15 @@ fn between_equal_layouts_the_readers_own_digests_are_enough() {
 /// Numbers of sources, entries and cells that nothing is known of are no reason to panic.
 #[test]
 fn of_what_nothing_is_known_nothing_is_left_out() {
-    each_case(|seed, _, case| {
-        let known = KnownDigests::<Toy> { wanted: &[], held: &[], cells: &[] };
-        for sources in [&case.from[..], &[]] {
-            let found = case.compare(&case.plan, sources, &known);
+    each_case(|seed, rng, case| {
+        let mut of = || -> Vec<EntryDigests<Toy>> {
+            case.from.iter().map(|l| case.versions.entries(rng, false, l, 100)).collect()
+        };
+        let (wanted, held) = (of(), of());
+        let nothing = KnownDigests::<Toy> { wanted: &[], held: &[], cells: &[] };
+        let digests = KnownDigests { wanted: &wanted, held: &all(&held), cells: &[] };
+        for (sources, known) in [(&case.from[..], &nothing), (&[], &nothing), (&[], &digests)] {
+            let found = case.compare(&case.plan, sources, known);
             assert!(found.copies.iter().all(|same| !same), "seed {seed}");
             assert!(found.cells.iter().all(Option::is_none), "seed {seed}");
         }
