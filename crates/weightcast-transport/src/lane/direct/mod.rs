@@ -107,7 +107,7 @@ struct DirectLane<'a> {
     addresses: Addresses<'a>,
     /// The piece that was asked for.
     asked: Option<&'a Piece>,
-    rows: Vec<Row>,
+    rows: Vec<SourceRow>,
     local: Ranges,
     remote: Ranges,
     /// Where gaps go.
@@ -116,7 +116,7 @@ struct DirectLane<'a> {
 }
 
 /// A row of a piece, by addresses.
-struct Row {
+struct SourceRow {
     source: u64,
     target: u64,
     len: usize,
@@ -229,7 +229,7 @@ impl<'a> DirectLane<'a> {
             let target = targets[copy.target_region as usize].address();
             let source = self.addresses.region(copy.source_region as usize);
             let (source, target) = (source + row.source, target + row.target);
-            self.rows.push(Row { source, target, len, source_region: copy.source_region });
+            self.rows.push(SourceRow { source, target, len, source_region: copy.source_region });
         });
         self.rows.sort_by_key(|row| row.source);
     }
