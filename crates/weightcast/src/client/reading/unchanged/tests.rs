@@ -440,3 +440,34 @@ fn what_two_sources_say_differently_is_not_remembered() {
     let known = named(&assignment, vec![EntryDigests::new(), digests(3)]);
     assert_eq!(known[&ContentDigest([1; 16])], digests(3));
 }
+
+/// Two sources hold one tensor, under different numbers: what is told of the one is not what is told of the other.
+#[test]
+fn each_plan_has_a_comparison_of_its_own_made_once() {
+    let layout = |names: &[&str]| {
+        let mut builder = LayoutBuilder::new();
+        for name in names {
+            builder.add(*name, DType::U8, &[T], vec![Part::new(*name).shape([T])], 0);
+        }
+        Arc::new(builder.build().unwrap())
+    };
+    let (own, more) = (layout(&["b"]), layout(&["a", "b"]));
+    let memory = vec![Region::allocate(TENSOR).unwrap()];
+    let registration = RegisteredShard::new(&[Arc::clone(&own)], 0, memory).unwrap();
+    let plans = super::super::plans::Plans::new(None);
+    let comparison = |number: u8, source: &Arc<_>| {
+        let sources = [Arc::clone(source)];
+        let (plan, _) =
+            plans.get(&registration, &[ContentDigest([number; 16])], &sources, None).unwrap();
+        assert_eq!(plan.copies.len(), 1);
+        plans.comparison(&plan, &registration, &sources)
+    };
+    let (of_own, of_more) = (comparison(1, &own), comparison(2, &more));
+    let entry = |comparison: &weightcast_plan::PlanComparison| {
+        let all = comparison.of_use(0, |entry| Some(entry));
+        (0..2).find(|entry| all.get(*entry).is_some())
+    };
+    assert_eq!((entry(&of_own), entry(&of_more)), (Some(0), Some(1)));
+    assert!(Arc::ptr_eq(&of_own, &comparison(1, &own)));
+    assert!(Arc::ptr_eq(&of_more, &comparison(2, &more)));
+}
