@@ -4,9 +4,9 @@ from typing import Any
 
 DIGESTS = "nothing is digested there, here every byte at both ends, on processors that copies keep busy"
 TINY = (
-    "shapes are known to both ends and nothing is looked at; here, by the profile of a direct read, which the "
-    "profiler slows: addresses of tensors in Python 3 ms, digests 4 ms of the processor, question, grant and "
-    "description 3 ms"
+    "shapes are known to both ends and nothing is looked at; here, by the profile of a direct read, which "
+    "the profiler slows: addresses of tensors in Python 3 ms, digests 4 ms of the processor, question, grant "
+    "and description 3 ms"
 )
 BUSY = "nothing is digested there; with eight readers both processors are busy all the time"
 UNEXPLAINED = f"{BUSY}; why shared memory is behind direct reads is not known"
