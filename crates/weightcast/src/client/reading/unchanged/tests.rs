@@ -464,7 +464,7 @@ fn each_plan_has_a_comparison_of_its_own_made_once() {
     };
     let (of_own, of_more) = (comparison(1, &own), comparison(2, &more));
     let entry = |comparison: &weightcast_plan::PlanComparison| {
-        let all = comparison.of_use(0, |entry| Some(entry));
+        let all = comparison.of_use(0, Some);
         (0..2).find(|entry| all.get(*entry).is_some())
     };
     assert_eq!((entry(&of_own), entry(&of_more)), (Some(0), Some(1)));
