@@ -35,16 +35,22 @@ pub fn memcpy(source: &Region, target: &Region, threads: usize) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// The same with the loop that reads of shared memory use: it digests as it copies.
+/// The same with the loop that reads of shared memory use: it digests as it copies. The end of it is copied in slices.
 ///
 /// # Panics
 /// If the target is shorter than the source or read-only.
-pub fn fused(source: &Region, target: &Region, threads: usize) -> (f64, Digest) {
+pub fn fused(source: &Region, target: &Region, threads: usize, slices: Slices) -> (f64, Digest) {
     assert!(target.is_writable() && target.len() >= source.len(), "no room for the source");
+    let copy = |from: usize, to: usize, len: usize| {
+        target.copy_digested(to, source, from, len, from as u64).expect("in range")
+    };
+    let (whole, pairs) = slices.of(source.len());
     let start = Instant::now();
-    let digests = each_part(source.len(), threads, |from, len| {
-        target.copy_digested(from, source, from, len, from as u64).expect("in range")
-    });
+    let mut digests = each_part(whole, threads, |from, len| copy(from, from, len));
+    digests.extend(each_part_of(pairs, threads, 1, |first, rows| {
+        let from = whole + first * 2 * slices.row;
+        slices.rows(rows).map(|(at, to)| copy(from + at, from + to, slices.row)).sum::<Digest>()
+    }));
     (start.elapsed().as_secs_f64(), digests.into_iter().sum())
 }
 
@@ -81,6 +87,21 @@ pub struct Slices {
     pub row: usize,
 }
 
+impl Slices {
+    /// How many of so many bytes are taken whole, and how many pairs of rows follow.
+    fn of(self, len: usize) -> (usize, usize) {
+        let pair = 2 * self.row.max(1);
+        let pairs = self.bytes.min(len) / pair;
+        (len - pairs * pair, pairs)
+    }
+
+    /// Where each row of so many pairs lies, from the first, at the source and at the target.
+    fn rows(self, pairs: usize) -> impl Iterator<Item = (usize, usize)> {
+        let row = move |slice, i| ((2 * i + slice) * self.row, (slice * pairs + i) * self.row);
+        (0..2).flat_map(move |slice| (0..pairs).map(move |i| row(slice, i)))
+    }
+}
+
 /// Reads the first region of an export with bare `process_vm_readv` calls, split over threads; the
 /// end of it in slices, each row of which is a range of its own.
 ///
@@ -102,13 +123,11 @@ pub fn process_vm_readv(
     let (source, len) = first.map_or((0, 0), |region| (addresses.region(0), region.len));
     assert!(target.is_writable() && target.len() as u64 >= len, "no room for the source");
     let read = BareRead { pid, source, target: target.address() };
-    let pair = 2 * slices.row.max(1);
-    let sliced = slices.bytes.min(len as usize) / pair;
-    let whole = len as usize - sliced * pair;
+    let (whole, pairs) = slices.of(len as usize);
     let start = Instant::now();
     let mut moved = each_part(whole, threads, |from, len| read.whole(from, len));
-    moved.extend(each_part_of(sliced, threads, 1, |from, rows| {
-        read.slices(whole + from * pair, rows, slices.row)
+    moved.extend(each_part_of(pairs, threads, 1, |first, rows| {
+        read.slices(whole + first * 2 * slices.row, rows, slices)
     }));
     let seconds = start.elapsed().as_secs_f64();
     moved.into_iter().collect::<io::Result<()>>().map_err(|e| failed(e.to_string()))?;
@@ -133,19 +152,16 @@ impl BareRead {
         Ok(())
     }
 
-    /// `rows` rows of two slices each, that begin `from` bytes into both memories.
-    fn slices(&self, from: usize, rows: usize, row: usize) -> io::Result<()> {
+    /// So many pairs of rows, that begin `from` bytes into both memories.
+    fn slices(&self, from: usize, pairs: usize, slices: Slices) -> io::Result<()> {
         let mut ranges = (Ranges::default(), Ranges::default());
-        for slice in 0..2 {
-            for i in 0..rows {
-                let (at, to) = (2 * i + slice, slice * rows + i);
-                self.add(&mut ranges, from + at * row, from + to * row, row);
-                if ranges.1.count() == MAX_RANGES || i + 1 == rows {
-                    self.take(&mut ranges)?;
-                }
+        for (at, to) in slices.rows(pairs) {
+            self.add(&mut ranges, from + at, from + to, slices.row);
+            if ranges.1.count() == MAX_RANGES {
+                self.take(&mut ranges)?;
             }
         }
-        Ok(())
+        self.take(&mut ranges)
     }
 
     fn add(&self, (local, remote): &mut (Ranges, Ranges), at: usize, to: usize, len: usize) {
@@ -274,7 +290,7 @@ mod tests {
             memcpy(&source, &target, 3);
             assert!(target.to_vec() == source.to_vec());
             let target = Region::allocate(len).unwrap();
-            let digest = fused(&source, &target, 3).1;
+            let digest = fused(&source, &target, 3, Slices::default()).1;
             assert!(target.to_vec() == source.to_vec());
             assert_eq!(digest, crate::digest_at(0, &source.to_vec()));
             let target = Region::allocate(len).unwrap();
@@ -312,6 +328,10 @@ mod tests {
                 }
             }
             assert!(target.to_vec() == expected, "{bytes} in rows of {row}");
+            let target = Region::allocate(len).unwrap();
+            let digest = fused(&source, &target, 1, Slices { bytes, row }).1;
+            assert!(target.to_vec() == expected, "{bytes} in rows of {row}, digested");
+            assert_eq!(digest, crate::digest_at(0, &source.to_vec()));
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Limit {
     Memcpy { threads: usize },
     /// The loop of reads of shared memory, which digests as it copies, over shared memory of this process.
     Fused { threads: usize },
+    /// The same, with the column slices of the case row by row.
+    FusedSlices { threads: usize, slices: Slices },
     /// Non-temporal copies out of shared memory of this process.
     SharedMemcpy { threads: usize },
     /// The C library's copies out of shared memory of this process.
@@ -38,6 +40,7 @@ impl Limit {
             Self::Sockets { streams } => format!("socket pair x{streams}"),
             Self::Memcpy { threads } => format!("memcpy x{threads}"),
             Self::Fused { threads } => format!("copy and digest x{threads}"),
+            Self::FusedSlices { threads, .. } => format!("copy and digest x{threads} sliced"),
             Self::SharedMemcpy { threads } => format!("memcpy of shared pages x{threads}"),
             Self::SharedLibc { threads } => format!("libc memcpy of shared pages x{threads}"),
         }
@@ -91,11 +94,16 @@ impl LimitProbe {
             Limit::Memcpy { threads } | Limit::SharedMemcpy { threads } => {
                 Ok(bench::memcpy(&self.source, &self.target, threads))
             }
-            Limit::Fused { threads } => Ok(bench::fused(&self.source, &self.target, threads).0),
+            Limit::Fused { threads } => Ok(self.fused(threads, Slices::default())),
+            Limit::FusedSlices { threads, slices } => Ok(self.fused(threads, slices)),
             Limit::SharedLibc { threads } => {
                 Ok(bench::libc_memcpy(&self.source, &self.target, threads))
             }
         }
+    }
+
+    fn fused(&self, threads: usize, slices: Slices) -> f64 {
+        bench::fused(&self.source, &self.target, threads, slices).0
     }
 
     fn read(&self, threads: usize, slices: Slices) -> Result<f64> {

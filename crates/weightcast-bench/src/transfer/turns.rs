@@ -151,11 +151,11 @@ fn limits_of(way: Way, target_shards: usize, slices: Option<Slices>) -> Vec<Limi
     let memcpy = Limit::Memcpy { threads: 2 };
     match way {
         // Every shard of the target reads with two streams.
-        Way::Shared => vec![
-            Limit::Fused { threads: 2 },
-            Limit::SharedMemcpy { threads: 2 },
-            Limit::SharedLibc { threads: 2 },
-        ],
+        Way::Shared => {
+            let memcpy = [Limit::SharedMemcpy { threads: 2 }, Limit::SharedLibc { threads: 2 }];
+            let sliced = slices.map(|slices| Limit::FusedSlices { threads: 2, slices });
+            [Limit::Fused { threads: 2 }].into_iter().chain(memcpy).chain(sliced).collect()
+        }
         Way::Tcp => vec![Limit::Sockets { streams: 2 * target_shards }, memcpy],
         _ => {
             let sliced = slices.map(|slices| Limit::ReadvSlices { threads: 2, slices });
@@ -233,7 +233,9 @@ mod tests {
                 "memcpy of shared pages x2",
                 "libc memcpy of shared pages x2",
             ];
-            assert_eq!(names(Way::Shared, shards, slices), shared);
+            assert_eq!(names(Way::Shared, shards, None), shared);
+            let cut = [&shared[..], &["copy and digest x2 sliced"]].concat();
+            assert_eq!(names(Way::Shared, shards, slices), cut);
             let bare = ["process_vm_readv x2", "process_vm_readv x1"];
             assert_eq!(names(Way::Direct, shards, None), [&bare[..], &["memcpy x2"]].concat());
             let sliced = [&bare[..], &["process_vm_readv x2 sliced", "memcpy x2"]].concat();

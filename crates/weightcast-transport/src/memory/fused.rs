@@ -1,10 +1,11 @@
 //! A copy that digests as it goes: the source is read from memory once, and the target's stores pass the
 //! cache by, so no byte is looked at a second time after the copy.
 //!
-//! Tile by tile: a tile's digest brings the tile into the first cache, and the copy takes it from there. Both
-//! halves have forms for each CPU, and all forms of the digest agree to the bit.
+//! Where the target lies as its place in the tensor does, to 32 bytes, and the CPU has AVX2, each byte is digested from
+//! the register in which it is copied. Elsewhere tile by tile: a tile's digest brings the tile into the first cache, and
+//! the copy takes it from there. Both halves have forms for each CPU, and all forms of the digest agree to the bit.
 
-use crate::memory::digest::{Digest, digest_raw};
+use crate::memory::digest::{Digest, STREAMED, copy_streamed, digest_raw};
 use crate::memory::racy;
 use crate::memory::stream_copy::stream_copy;
 
@@ -26,6 +27,27 @@ pub(crate) unsafe fn copy_digested(
     to: *mut u8,
     len: usize,
 ) -> Digest {
+    let head = to.align_offset(STREAMED).min(len);
+    let tail = head + (len - head) / STREAMED * STREAMED;
+    let at = |offset: usize| position.wrapping_add(offset as u64);
+    let alike = at(head).is_multiple_of(STREAMED as u64);
+    let streamed = match len >= LEAST_STREAMED && alike {
+        // SAFETY: head <= tail <= len, and the target is aligned behind the head.
+        true => unsafe { copy_streamed(at(head), from.add(head), to.add(head), tail - head) },
+        false => None,
+    };
+    // SAFETY: the caller's ranges, and parts of them.
+    unsafe {
+        let Some(digest) = streamed else { return by_tiles(position, from, to, len) };
+        let ends = by_tiles(position, from, to, head)
+            + by_tiles(at(tail), from.add(tail), to.add(tail), len - tail);
+        digest + ends
+    }
+}
+
+/// # Safety
+/// As [`copy_digested`].
+unsafe fn by_tiles(position: u64, from: *const u8, to: *mut u8, len: usize) -> Digest {
     let (mut digest, mut done) = (Digest::ZERO, 0);
     while done < len {
         let at = position.wrapping_add(done as u64);
@@ -60,7 +82,7 @@ mod tests {
     use crate::memory::digest::digest_at;
 
     /// Around every border of tiles and streams, from and to every place of a word, at every place of a
-    /// tensor's word.
+    /// tensor's word, whether or not the target lies as its place in the tensor does.
     #[test]
     fn bytes_are_copied_none_beside_and_all_are_digested() {
         const ROOM: usize = 3 * TILE as usize;
@@ -76,8 +98,14 @@ mod tests {
                 (3, 2, TILE - 1),
                 (5, 63, TILE - 5_000),
                 (8, 32, 1 << 40),
+                (0, 32, TILE - 32),
+                (3, 5, 37),
+                (1, 31, TILE * 3 - 1),
+                (9, 16, 16),
+                (0, 4, 8),
             ] {
-                let mut target = vec![0_u8; ROOM];
+                let mut target = vec![0_u8; ROOM + STREAMED];
+                let to = target.as_ptr().align_offset(STREAMED) + to;
                 // SAFETY: both ranges lie in vectors that are longer.
                 let digest = unsafe {
                     let (from, to) = (source[from..].as_ptr(), target[to..].as_mut_ptr());

@@ -92,6 +92,34 @@ pub(crate) unsafe fn digest_raw(position: u64, bytes: *const u8, len: usize) -> 
     unsafe { digest_by(kernel(), position, bytes, len) }
 }
 
+/// Bytes that [`copy_streamed`] takes at a time, and of which its target's address and position are multiples.
+pub(crate) const STREAMED: usize = 32;
+
+/// Copies past the cache and digests in one pass, where this CPU can: else, nothing is done.
+///
+/// # Safety
+/// `len` bytes, a multiple of [`STREAMED`] as are `to` and `position`, are readable at `from` and writable at `to`; they do
+/// not overlap.
+pub(crate) unsafe fn copy_streamed(
+    position: u64,
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+) -> Option<Digest> {
+    let whole = [position, to.addr() as u64, len as u64];
+    debug_assert!(whole.iter().all(|of| of.is_multiple_of(STREAMED as u64)));
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has AVX2; the ranges are the caller's.
+        let sums = unsafe { x86::copy_avx2(position / 4, from, to, len / STREAMED) };
+        // SAFETY: the CPU has SSE. Stores that pass the cache by are in order with others from here on.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+        return Some(Digest(sums));
+    }
+    let _ = (from, to, len, position);
+    None
+}
+
 /// A kernel: whole words at a word index to the two lanes.
 type Kernel = unsafe fn(u64, *const u8, usize) -> [u64; 2];
 
@@ -163,7 +191,7 @@ unsafe fn by_block(
     mut index: u64,
     mut bytes: *const u8,
     mut words: usize,
-    run: impl Fn(usize, *const u8, usize) -> [u64; 2],
+    mut run: impl FnMut(usize, *const u8, usize) -> [u64; 2],
 ) -> [u64; 2] {
     let mut totals = [0_u64; 2];
     while words > 0 {

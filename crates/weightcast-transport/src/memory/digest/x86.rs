@@ -17,34 +17,103 @@ pub(super) unsafe fn words_avx2(index: u64, bytes: *const u8, words: usize) -> [
     unsafe { super::by_block(index, bytes, words, |place, at, count| run_avx2(place, at, count)) }
 }
 
+/// How far before a load its line is asked for: the stores, which pass the cache by, keep the processor from running ahead.
+/// Of 512, 1,024 and 4,096 bytes the fastest on an AMD EPYC, by little.
+const AHEAD: usize = 1024;
+
+/// Copies whole steps of 32 bytes past the cache, and digests them from the registers in which they are copied: their
+/// words begin at word index `index`. The stores are not ordered yet: the caller's is the fence.
+///
+/// # Safety
+/// The CPU has AVX2; `steps * 32` bytes are readable at `from` and writable at `to`, which is a multiple of 32, as is the
+/// position of the first word; they do not overlap.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn copy_avx2(index: u64, from: *const u8, to: *mut u8, steps: usize) -> [u64; 2] {
+    let mut done = 0;
+    let copied = |place: usize, at: *const u8, words: usize| {
+        // SAFETY: blocks follow each other, so `done` bytes of the caller's target are behind, and these ahead.
+        let sums = unsafe { run_copied_avx2(place, at, to.add(done), words) };
+        done += words * 4;
+        sums
+    };
+    // SAFETY: the range is the caller's.
+    unsafe { super::by_block(index, from, steps * 8, copied) }
+}
+
+/// # Safety
+/// As [`copy_avx2`], of words of one block, of which the first has place `place`.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn run_copied_avx2(place: usize, from: *const u8, to: *mut u8, words: usize) -> [u64; 2] {
+    let mut sums = [_mm256_setzero_si256(); 4];
+    let mut step = |i: usize| {
+        // SAFETY: i + 8 <= words.
+        unsafe {
+            let data = _mm256_loadu_si256(from.add(i * 4).cast());
+            _mm256_stream_si256(to.add(i * 4).cast(), data);
+            absorb_avx2(&mut sums, data, &keys_at_avx2(place + i));
+        }
+    };
+    let whole = words & !15;
+    for i in (0..whole).step_by(16) {
+        // Nothing is read there, wherever that is.
+        _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(i * 4 + AHEAD).cast());
+        step(i);
+        step(i + 8);
+    }
+    if whole < words {
+        step(whole);
+    }
+    horizontals_avx2(sums)
+}
+
 /// # Safety
 /// As `scalar::run`.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn run_avx2(place: usize, bytes: *const u8, words: usize) -> [u64; 2] {
-    let [first, second] = &WORD_KEYS;
     let mut sums = [_mm256_setzero_si256(); 4];
     let whole = words & !7;
     for i in (0..whole).step_by(8) {
-        // SAFETY: i + 8 <= words, and the key tables are padded beyond the block's last word.
-        let (data, keys) = unsafe {
-            let key = |table: *const u32| _mm256_loadu_si256(table.add(place + i).cast());
-            (
-                _mm256_loadu_si256(bytes.add(i * 4).cast()),
-                [&first.here, &first.next, &second.here, &second.next].map(|t| key(t.as_ptr())),
-            )
-        };
-        let odd = _mm256_srli_epi64::<32>(data);
-        sums[0] = _mm256_add_epi64(sums[0], _mm256_mul_epu32(data, keys[0]));
-        sums[1] = _mm256_add_epi64(sums[1], _mm256_mul_epu32(odd, keys[1]));
-        sums[2] = _mm256_add_epi64(sums[2], _mm256_mul_epu32(data, keys[2]));
-        sums[3] = _mm256_add_epi64(sums[3], _mm256_mul_epu32(odd, keys[3]));
+        // SAFETY: i + 8 <= words.
+        let data = unsafe { _mm256_loadu_si256(bytes.add(i * 4).cast()) };
+        absorb_avx2(&mut sums, data, &keys_at_avx2(place + i));
     }
     // SAFETY: what is left of the caller's range.
     let rest = unsafe { scalar::run(place + whole, bytes.add(whole * 4), words - whole) };
+    let sums = horizontals_avx2(sums);
+    [rest[0].wrapping_add(sums[0]), rest[1].wrapping_add(sums[1])]
+}
+
+/// The keys of 8 words from `place`, in the order of the four running sums.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn keys_at_avx2(place: usize) -> [__m256i; 4] {
+    debug_assert!(place < BLOCK_WORDS);
+    let [first, second] = &WORD_KEYS;
+    [&first.here, &first.next, &second.here, &second.next].map(|table| {
+        // SAFETY: place < BLOCK_WORDS (all callers), and the tables are padded by 16 words.
+        unsafe { _mm256_loadu_si256(table.as_ptr().add(place).cast()) }
+    })
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn absorb_avx2(sums: &mut [__m256i; 4], data: __m256i, keys: &[__m256i; 4]) {
+    let odd = _mm256_srli_epi64::<32>(data);
+    sums[0] = _mm256_add_epi64(sums[0], _mm256_mul_epu32(data, keys[0]));
+    sums[1] = _mm256_add_epi64(sums[1], _mm256_mul_epu32(odd, keys[1]));
+    sums[2] = _mm256_add_epi64(sums[2], _mm256_mul_epu32(data, keys[2]));
+    sums[3] = _mm256_add_epi64(sums[3], _mm256_mul_epu32(odd, keys[3]));
+}
+
+/// Both lanes' sums of a run.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn horizontals_avx2(sums: [__m256i; 4]) -> [u64; 2] {
     [
-        rest[0].wrapping_add(horizontal_avx2(_mm256_add_epi64(sums[0], sums[1]))),
-        rest[1].wrapping_add(horizontal_avx2(_mm256_add_epi64(sums[2], sums[3]))),
+        horizontal_avx2(_mm256_add_epi64(sums[0], sums[1])),
+        horizontal_avx2(_mm256_add_epi64(sums[2], sums[3])),
     ]
 }
 
