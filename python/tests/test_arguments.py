@@ -271,8 +271,8 @@ def test_a_transfer_that_changed_nothing_holds_nothing() -> None:
 def test_serve_passes_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     called = Called(_core.serve)
     monkeypatch.setattr(server, "_core", Native(serve=called))
-    given = {"insecure": True, "lease": 41.0, "drain_deadline": 42.0, "fanout": 43, "stripes": 44, "index": 45,
-             "metrics": "unix:/metrics", "trace": "/spans", "otlp": "http://c:1", "record_dir": "/records"}
+    given = {"insecure": True, "lease": 41.0, "drain_deadline": 42.0, "fanout": 43, "host_fanout": 46, "stripes": 44,
+             "index": 45, "metrics": "unix:/metrics", "trace": "/spans", "otlp": "http://c:1", "record_dir": "/records"}
     wc.serve("unix:/socket", token_file=Path("/token"), **given)
     assert called.arguments == {"address": "unix:/socket", "token_file": "/token", **given}
 

@@ -179,7 +179,8 @@ def test_defaults_are_those_that_are_written_down() -> None:
         return {p.name: p.default for p in every if isinstance(p.default, int | float) and p.default is not False}
 
     assert defaults(wc.open) == {"retain": 0, "deadline": 30.0, "reconnect": 60.0}
-    assert defaults(wc.serve) == {"lease": 5.0, "drain_deadline": 30.0, "fanout": 1, "stripes": 8, "index": 0}
+    assert defaults(wc.serve) == {
+        "lease": 5.0, "drain_deadline": 30.0, "fanout": 1, "host_fanout": 8, "stripes": 8, "index": 0}
     assert defaults(wc.verify) == {"deadline": 600.0}
     fp8 = inspect.signature(wc.Layout.quantise).parameters
     assert [fp8[n].default for n in ("block", "formula", "scales", "suffix")] == [

@@ -567,6 +567,7 @@ def serve(
     lease: float,
     drain_deadline: float,
     fanout: int,
+    host_fanout: int,
     stripes: int,
     index: int,
     metrics: str | None,

@@ -60,6 +60,7 @@ def serve(
     lease: float = 5.0,
     drain_deadline: float = 30.0,
     fanout: int = 1,
+    host_fanout: int = 8,
     stripes: int = 8,
     index: int = 0,
     metrics: str | None = None,
@@ -73,8 +74,8 @@ def serve(
     Without one, a server on loopback asks for a token that only this user can read, and that this
     user's handles on this host find by themselves (`Server.token_file`); beyond loopback it is an
     error. `insecure=True` asks for none. A client that is silent for `lease` seconds loses its place;
-    `unpublish` waits up to `drain_deadline` seconds for readers; a replica serves `fanout` readers at
-    a time. Where several replicas of one layout hold a version and have nothing else to do, one
+    `unpublish` waits up to `drain_deadline` seconds for readers. A replica serves `fanout` readers on other
+    hosts at a time, and `host_fanout` on its own, which use no link. Where several replicas of one layout hold a version and have nothing else to do, one
     reader draws from up to `stripes` of them, from each as much as it gives. `index` is this server's
     place in its clients' list, where there are backups. `metrics` is an address like the first, where
     the server answers Prometheus under the path `/metrics`; beyond loopback scrapers show the token.
@@ -93,6 +94,7 @@ def serve(
             lease=lease,
             drain_deadline=drain_deadline,
             fanout=fanout,
+            host_fanout=host_fanout,
             stripes=stripes,
             index=index,
             metrics=metrics,

@@ -102,10 +102,42 @@ fn whoever_reads_from_one_that_died_enters_at_once_although_relays_elsewhere_are
     assert!(cluster.edges().contains(&edge("a1", "trainer")), "{:?}", cluster.edges());
 }
 
+/// No link is used there, so a chain would only make the last wait for all before it; beyond the bound there is one.
+#[test]
+fn replicas_of_a_host_read_from_the_one_that_entered_up_to_a_bound_of_their_own() {
+    for (fanout, host_fanout, from_first) in [(1, 2, 2), (1, 8, 3), (3, 1, 3)] {
+        let config = ServerConfig { fanout, host_fanout, ..Default::default() };
+        let (mut cluster, _, rollouts) = rollouts(&["a", "a", "a", "a"], config);
+        begin(&mut cluster, &rollouts);
+        let of = |source: &str| cluster.edges().iter().filter(|(_, from)| from == source).count();
+        assert_eq!((of("trainer"), of("a0")), (1, from_first), "{:?}", cluster.edges());
+        assert_eq!(cluster.edges().len(), 4, "all read");
+    }
+}
+
+/// Readers on other hosts have places of their own, however many there are on the source's.
+#[test]
+fn readers_on_the_own_host_take_no_place_from_those_on_others() {
+    let (mut cluster, trainer, _) = rollouts(&[], ServerConfig::default());
+    let near: Vec<_> =
+        (0..3).map(|n| on(&mut cluster, &format!("t{n}"), Role::Rollout, "t")).collect();
+    let far = ["b", "c"].map(|host| on(&mut cluster, host, Role::Rollout, host));
+    begin(&mut cluster, &near);
+    begin(&mut cluster, &far);
+    let edge = |reader: &str, source: &str| (reader.to_owned(), source.to_owned());
+    let mut expected: Vec<_> = (0..3).map(|n| edge(&format!("t{n}"), "trainer")).collect();
+    expected.extend([edge("b", "trainer"), edge("c", "b")]);
+    assert_eq!(BTreeSet::from_iter(cluster.edges()), expected.into_iter().collect());
+    cluster.call(trainer[0], Call::Unpublish);
+    finish(&mut cluster, &[near, far.to_vec()].concat());
+    assert_eq!(cluster.counters().commits, 5);
+}
+
 /// The place of a reader that died is free at once, not only when its lease has run out.
 #[test]
 fn whoever_reads_from_one_that_died_on_its_host_reads_from_the_one_before_it() {
-    let config = ServerConfig { lease: Span::from_secs(3600), ..Default::default() };
+    let config =
+        ServerConfig { lease: Span::from_secs(3600), host_fanout: 1, ..Default::default() };
     let (mut cluster, _, rollouts) = rollouts(&["a", "a", "a"], config);
     begin(&mut cluster, &rollouts);
     let edge = |reader: &str, source: &str| (reader.to_owned(), source.to_owned());

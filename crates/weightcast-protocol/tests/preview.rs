@@ -71,7 +71,7 @@ fn a_reader_gets_the_source_that_was_previewed() {
 
 #[test]
 fn what_speaks_for_a_source_and_against_it_is_told_apart() {
-    let mut cluster = relays(ServerConfig::default());
+    let mut cluster = relays(ServerConfig { host_fanout: 1, ..ServerConfig::default() });
     let trainer = place(&mut cluster, "trainer", 1, Role::Trainer, ("us", "one"));
     cluster.publish(&trainer, 1, 11);
     let beside = place(&mut cluster, "beside", 1, Role::Rollout, ("us", "one"));

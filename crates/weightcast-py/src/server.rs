@@ -55,7 +55,7 @@ impl PyServer {
 /// Starts a reference server on a thread of this process.
 #[pyfunction]
 #[pyo3(signature = (
-    address, *, token_file, insecure, lease, drain_deadline, fanout, stripes, index, metrics, trace,
+    address, *, token_file, insecure, lease, drain_deadline, fanout, host_fanout, stripes, index, metrics, trace,
     otlp, record_dir
 ))]
 #[allow(clippy::too_many_arguments)]
@@ -67,6 +67,7 @@ pub(crate) fn serve(
     lease: f64,
     drain_deadline: f64,
     fanout: u32,
+    host_fanout: u32,
     stripes: u32,
     index: u32,
     metrics: Option<String>,
@@ -85,6 +86,7 @@ pub(crate) fn serve(
             lease: lease.max(SHORTEST_LEASE),
             drain_deadline,
             fanout,
+            host_fanout,
             stripes,
             index,
             metrics,

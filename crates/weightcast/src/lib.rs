@@ -49,7 +49,7 @@ pub use doctor::{Check, CheckVerdict, ChoiceOf, Examination, doctor, self_test_r
 pub use error::Error;
 pub use metrics::{metrics, metrics_text};
 pub use recordings::WrittenRecording;
-pub use serve::{JOINS_FROM, STRIPES, ServeConfig, Server, Status, serve};
+pub use serve::{HOST_FANOUT, JOINS_FROM, STRIPES, ServeConfig, Server, Status, serve};
 pub use telemetry::{
     LogLevel, LogLine, log_lines, log_to_queue, log_to_stderr, set_log_level, wake_log_lines,
 };

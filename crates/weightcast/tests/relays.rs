@@ -48,8 +48,13 @@ struct Member {
 
 impl Stage {
     fn new() -> Self {
-        let config =
-            ServeConfig { lease: Duration::from_secs(5), paranoid: true, ..ServeConfig::default() };
+        // Replicas read from each other, though all of them lie on this host.
+        let config = ServeConfig {
+            host_fanout: 1,
+            lease: Duration::from_secs(5),
+            paranoid: true,
+            ..ServeConfig::default()
+        };
         let server = serve(config).unwrap();
         let trainer = member(&server, "trainer", Role::Trainer, "far");
         let (embed, mlp) = (content(1), &content(1)[TENSOR as usize..]);

@@ -163,8 +163,13 @@ fn layout(cut: Cut, shard: u64, of: u64) -> Layout {
 }
 
 fn server() -> Server {
-    let config =
-        ServeConfig { lease: Duration::from_secs(5), paranoid: true, ..ServeConfig::default() };
+    // Replicas read from each other, though all of them lie on this host.
+    let config = ServeConfig {
+        host_fanout: 1,
+        lease: Duration::from_secs(5),
+        paranoid: true,
+        ..ServeConfig::default()
+    };
     serve(config).unwrap()
 }
 

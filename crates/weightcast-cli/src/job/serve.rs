@@ -37,9 +37,12 @@ pub(crate) struct Serve {
     /// Seconds that the last copy of a retained version is held back to be offloaded; then it is lost
     #[arg(long, default_value_t = 60.0, value_parser = positive)]
     offload_deadline: f64,
-    /// Readers that one replica serves at a time
+    /// Readers on other hosts that one replica serves at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     fanout: u32,
+    /// Readers on its own host that one replica serves at a time, which use no link; never fewer than --fanout
+    #[arg(long, default_value_t = weightcast::HOST_FANOUT, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    host_fanout: u32,
     /// Replicas that one reader draws from at a time, where several have nothing else to do; 1: never several
     #[arg(long, default_value_t = weightcast::STRIPES, value_parser = clap::value_parser!(u32).range(1..=64))]
     stripes: u32,
@@ -89,6 +92,7 @@ fn configured(arguments: Serve) -> ServeConfig {
         drain_deadline: Duration::from_secs_f64(arguments.drain_deadline),
         offload_deadline: Duration::from_secs_f64(arguments.offload_deadline),
         fanout: arguments.fanout,
+        host_fanout: arguments.host_fanout,
         stripes: arguments.stripes,
         joins_from: weightcast::JOINS_FROM,
         idle_exit: arguments.idle_exit.map(Duration::from_secs_f64),
@@ -152,6 +156,7 @@ mod tests {
             ("--drain-deadline 2.5", ServeConfig { drain_deadline: seconds(2.5), ..usual() }),
             ("--offload-deadline 3.5", ServeConfig { offload_deadline: seconds(3.5), ..usual() }),
             ("--fanout 1024", ServeConfig { fanout: 1_024, ..usual() }),
+            ("--host-fanout 1024", ServeConfig { host_fanout: 1_024, ..usual() }),
             ("--stripes 64", ServeConfig { stripes: 64, ..usual() }),
             ("--idle-exit 0.25", ServeConfig { idle_exit: Some(seconds(0.25)), ..usual() }),
             (

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Limits;
 use crate::{Span, TicketKey};
 
+/// Readers that one source has at once on its own host, if nobody says otherwise: a replica for each GPU of a usual host.
+pub const HOST_FANOUT: u32 = 8;
+
 /// Configuration of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerConfig {
@@ -31,8 +34,11 @@ pub struct ServerConfig {
     /// How long the shards of a staged update may take to install what they have read. The call's
     /// own deadline is postponed for that.
     pub install_deadline: Span,
-    /// Readers that one source may have at once (D1).
+    /// Readers that one source may have at once in its datacentre, and as many that cross (D1).
     pub fanout: u32,
+    /// Readers that one source may have at once on its own host, where no link is used; never fewer than `fanout`
+    /// (D1).
+    pub host_fanout: u32,
     /// Sources that one reader may draw from at once, if they have no other readers; 1 switches
     /// striping off.
     pub stripes: u32,
@@ -62,6 +68,12 @@ impl ServerConfig {
     pub(in crate::server) fn lease_with_margin(&self) -> Span {
         self.lease.scaled(100 + u64::from(self.margin_percent), 100)
     }
+
+    /// How many readers a source may have that are as far from it as one that is on its host, or is not.
+    pub(in crate::server) fn places(&self, beside: bool) -> usize {
+        let fanout = self.fanout.max(1);
+        (if beside { fanout.max(self.host_fanout) } else { fanout }) as usize
+    }
 }
 
 impl Default for ServerConfig {
@@ -77,6 +89,7 @@ impl Default for ServerConfig {
             seed_deadline: Span::from_secs(600),
             install_deadline: Span::from_secs(60),
             fanout: 1,
+            host_fanout: HOST_FANOUT,
             stripes: 1,
             joins_from: 0,
             depth_limit: 64,

@@ -54,7 +54,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 pub use crate::violation::Violation;
-pub use config::ServerConfig;
+pub use config::{HOST_FANOUT, ServerConfig};
 pub use dispatch::fleet::FleetError;
 pub use durability::offload::offload_name;
 pub use input::ServerInput;

@@ -1,5 +1,5 @@
-//! D1: a source has at most `fanout` readers on its own host, as many in its datacentre, and as many that cross, which
-//! may read for long. Those whose stream broke while they read do not count: most have died.
+//! D1: a source has at most `fanout` readers in its datacentre, as many that cross, which may read for long, and at most
+//! `host_fanout` on its own host. Those whose stream broke while they read do not count: most have died.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,10 @@ use super::d7::is_beside;
 use super::{Checker, Fact};
 use crate::books::retained::same_life;
 
-pub(super) struct Fanout(pub(super) u32);
+pub(super) struct Fanout {
+    pub(super) fanout: u32,
+    pub(super) host_fanout: u32,
+}
 
 impl Checker for Fanout {
     fn name(&self) -> &'static str {
@@ -30,7 +33,10 @@ impl Checker for Fanout {
                 let way = (edge.source_life, &edge.source, crosses, beside);
                 *readers.entry(way).or_default() += 1;
             }
-            let crowded = readers.into_iter().find(|(_, count)| *count > self.0);
+            let crowded = readers.into_iter().find(|((.., beside), count)| {
+                let host_fanout = if *beside { self.host_fanout } else { 0 };
+                *count > self.fanout.max(host_fanout)
+            });
             crowded.map(|((_, source, ..), count)| format!("{source} has {count} readers"))
         })
     }

@@ -6,17 +6,19 @@ mod pace;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weightcast_protocol::server::{ModelSnapshot, ReplicaSnapshot, ReplicaState};
+use weightcast_protocol::server::{ModelSnapshot, ReadEdge, ReplicaSnapshot, ReplicaState};
 use weightcast_protocol::{Incarnation, Time, Version};
 
 use super::d3::datacentre;
 use super::d7::{is_awaited, is_beside};
 use super::{Checker, Fact};
+use crate::books::retained::same_life;
 pub(super) use pace::LeavesSlow;
 
 #[derive(Clone, Copy)]
 pub(super) struct NoIdleSource {
     pub(super) fanout: u32,
+    pub(super) host_fanout: u32,
     pub(super) depth_limit: u32,
 }
 
@@ -54,9 +56,6 @@ impl NoIdleSource {
         }
         let source = model.replicas.iter().find(|source| {
             let near = |life| datacentre(model, life) == Some(here);
-            let readers = model.edges.iter();
-            let readers =
-                readers.filter(|e| e.source_life == source.incarnation && near(e.reader_life));
             let holds = [ReplicaState::Sealed, ReplicaState::Published].contains(&source.state);
             holds
                 && source.version == Some(version)
@@ -64,10 +63,30 @@ impl NoIdleSource {
                 && near(source.incarnation)
                 && (is_beside(reader, source) || !is_awaited(model, reader, version))
                 && !reads_from(model, source.incarnation, reader.incarnation)
-                && readers.count() < self.fanout as usize
+                && self.has_place(model, reader, source, model.edges.iter())
                 && failed.get(&source.incarnation).is_none_or(|failures| *failures == 0)
         });
         source.map(|source| source.name.as_str())
+    }
+
+    /// Whether fewer of these readers are as near to a source as this reader than may be: on its host, or in its
+    /// datacentre.
+    fn has_place<'a>(
+        &self,
+        model: &ModelSnapshot,
+        reader: &ReplicaSnapshot,
+        source: &ReplicaSnapshot,
+        readers: impl Iterator<Item = &'a ReadEdge>,
+    ) -> bool {
+        let beside = is_beside(reader, source);
+        let like = readers.filter(|edge| {
+            edge.source_life == source.incarnation
+                && datacentre(model, edge.reader_life) == datacentre(model, reader.incarnation)
+                && same_life(model, edge.reader_life)
+                    .is_some_and(|r| is_beside(r, source) == beside)
+        });
+        let places = if beside { self.fanout.max(self.host_fanout) } else { self.fanout };
+        like.count() < places as usize
     }
 }
 

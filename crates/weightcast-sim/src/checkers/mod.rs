@@ -274,8 +274,8 @@ fn of_world(options: &WorldOptions) -> CheckerRow {
 
 /// Checkers of what one server does in its term.
 fn of_term(options: &WorldOptions) -> CheckerRow {
-    let (fanout, depth_limit) = (options.fanout, options.depth_limit);
-    let places = l2::NoIdleSource { fanout, depth_limit };
+    let WorldOptions { fanout, host_fanout, depth_limit, .. } = *options;
+    let places = l2::NoIdleSource { fanout, host_fanout, depth_limit };
     vec![
         Box::new(s5::TransitiveCommit::default()),
         Box::new(s5::EveryHelper::default()),
@@ -286,7 +286,7 @@ fn of_term(options: &WorldOptions) -> CheckerRow {
         Box::new(g1::OneVerdict::default()),
         Box::new(s10::Snapshots::default()),
         Box::new(g5::OneAnswer::default()),
-        Box::new(d1::Fanout(options.fanout)),
+        Box::new(d1::Fanout { fanout, host_fanout }),
         Box::new(d2::Acyclic),
         Box::new(d3::NearFirst::new(options.fanout)),
         Box::new(d4::OneCrossing),

@@ -43,6 +43,7 @@ pub(crate) fn start(options: &WorldOptions, index: usize, life: u32) -> Recorded
         depth_limit: options.depth_limit,
         lease: options.lease,
         fanout: options.fanout,
+        host_fanout: options.host_fanout,
         stripes: options.stripes,
         drain_deadline: options.drain_deadline,
         offload_deadline: options.offload_deadline,

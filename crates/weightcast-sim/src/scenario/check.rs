@@ -71,6 +71,7 @@ impl Setting {
             ("goodput.outer", goodput.outer),
             ("latency.digest_gb_s", latency.digest_gb_s),
             ("protocol.fanout", protocol.fanout.into()),
+            ("protocol.host_fanout", protocol.host_fanout.into()),
             ("protocol.depth_limit", protocol.depth_limit.into()),
             ("protocol.lease_s", protocol.lease_s),
             ("latency.control_ms", latency.control_ms),

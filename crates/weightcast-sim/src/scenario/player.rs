@@ -48,6 +48,7 @@ impl<'a> Player<'a> {
         let config = ServerConfig {
             lease: seconds(protocol.lease_s),
             fanout: protocol.fanout,
+            host_fanout: protocol.host_fanout,
             depth_limit: protocol.depth_limit,
             ..ServerConfig::default()
         };

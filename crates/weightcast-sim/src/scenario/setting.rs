@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use weightcast_protocol::server::HOST_FANOUT;
 
 /// A cluster and what it does.
 #[derive(Clone, Debug, Deserialize)]
@@ -100,8 +101,10 @@ impl Default for LinkLatency {
 pub struct Protocol {
     /// Whether replicas are read while they are being filled.
     pub relays: bool,
-    /// Readers of one source at once.
+    /// Readers of one source at once, on other hosts.
     pub fanout: u32,
+    /// Readers of one source at once, on its own host.
+    pub host_fanout: u32,
     /// How long a chain of relays may be.
     pub depth_limit: u32,
     /// Length of a session's lease.
@@ -110,7 +113,7 @@ pub struct Protocol {
 
 impl Default for Protocol {
     fn default() -> Self {
-        Self { relays: true, fanout: 1, depth_limit: 64, lease_s: 5.0 }
+        Self { relays: true, fanout: 1, host_fanout: HOST_FANOUT, depth_limit: 64, lease_s: 5.0 }
     }
 }
 

@@ -23,8 +23,10 @@ pub struct WorldOptions {
     pub max_shards: u32,
     /// Chunks of one version, over all shards of a group.
     pub chunks: u32,
-    /// Readers that a source may have at once.
+    /// Readers that a source may have at once in its datacentre, and as many that cross.
     pub fanout: u32,
+    /// Readers that a source may have at once on its own host.
+    pub host_fanout: u32,
     /// Sources that one reader may draw from at once.
     pub stripes: u32,
     /// Hosts of each datacentre; each group lies on one.
@@ -107,6 +109,7 @@ impl Default for WorldOptions {
             max_shards: 3,
             chunks: 12,
             fanout: 1,
+            host_fanout: 1,
             stripes: 3,
             hosts: 4,
             limits: Limits { calls_ahead: CALLS_AHEAD, ..Limits::default() },
@@ -148,13 +151,14 @@ impl fmt::Display for WorldOptions {
         let seconds = |span: Span| span.0 as f64 / 1e9;
         writeln!(
             f,
-            "{} trainers and {} rollouts of at most {} shards, {} chunks, fan-out {}, \
-             {} stripes, depth {}",
+            "{} trainers and {} rollouts of at most {} shards, {} chunks, fan-out {} and {} on \
+             a host, {} stripes, depth {}",
             self.trainers,
             self.rollouts,
             self.max_shards,
             self.chunks,
             self.fanout,
+            self.host_fanout,
             self.stripes,
             self.depth_limit
         )?;

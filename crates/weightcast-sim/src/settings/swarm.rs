@@ -51,6 +51,7 @@ impl WorldOptions {
             limits: limits(rng, &drawn.limits),
             hosts: [1, 2, 4, 64][rng.below(4) as usize],
             replicated: if rng.chance(500) { 0 } else { 500 },
+            host_fanout: [1, 2, 8][rng.below(3) as usize],
             ..drawn
         }
     }

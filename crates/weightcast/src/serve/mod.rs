@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use weightcast_protocol::limits::SERVER_REEL;
+pub use weightcast_protocol::server::HOST_FANOUT;
 use weightcast_protocol::server::ServerConfig;
 use weightcast_protocol::{Span, Term, TicketKey};
 use weightcast_transport::Secret;
@@ -70,8 +71,10 @@ pub struct ServeConfig {
     /// How long the last copy of a retained version is held back until it is offloaded; then it is
     /// lost.
     pub offload_deadline: Duration,
-    /// How many readers one replica serves at a time.
+    /// How many readers one replica serves at a time in its datacentre, and as many that cross to another.
     pub fanout: u32,
+    /// How many readers one replica serves at a time on its own host, where no link is used.
+    pub host_fanout: u32,
     /// Most replicas from which one reader draws at once, where several have nothing else to do and nobody
     /// else is behind; 1: never more than one.
     pub stripes: u32,
@@ -109,6 +112,7 @@ impl Default for ServeConfig {
             drain_deadline: Duration::from_secs(30),
             offload_deadline: Duration::from_secs(60),
             fanout: 1,
+            host_fanout: HOST_FANOUT,
             stripes: STRIPES,
             joins_from: JOINS_FROM,
             idle_exit: None,
@@ -302,6 +306,7 @@ fn machine_config(config: &ServeConfig, life: u64, drawn_with: [u64; 2]) -> Serv
         drain_deadline: span(config.drain_deadline),
         offload_deadline: span(config.offload_deadline),
         fanout: config.fanout,
+        host_fanout: config.host_fanout,
         stripes: config.stripes,
         joins_from: config.joins_from,
         tell_stages: spans::are_wanted(),

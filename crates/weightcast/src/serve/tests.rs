@@ -53,6 +53,7 @@ fn each_setting_reaches_the_machine() {
         drain_deadline: 3 * second,
         offload_deadline: 4 * second,
         fanout: 5,
+        host_fanout: 7,
         stripes: 6,
         paranoid: true,
         ..ServeConfig::default()
@@ -61,9 +62,11 @@ fn each_setting_reaches_the_machine() {
     assert_eq!((machine.life, machine.index, machine.secret), (7, 1, [8, 9]));
     let spans = [machine.lease, machine.drain_deadline, machine.offload_deadline];
     assert_eq!(spans, [2, 3, 4].map(Span::from_secs));
-    assert_eq!((machine.fanout, machine.stripes, machine.paranoid), (5, 6, true));
+    assert_eq!((machine.fanout, machine.host_fanout, machine.stripes), (5, 7, 6));
+    assert!(machine.paranoid);
     let usual = machine_config(&ServeConfig::default(), 7, [8, 9]);
-    assert_eq!((usual.fanout, usual.stripes, usual.paranoid), (1, 8, false));
+    assert_eq!((usual.fanout, usual.host_fanout, usual.stripes), (1, 8, 8));
+    assert!(!usual.paranoid);
     // For ever, where that is longer than the machine counts.
     let config = ServeConfig { lease: Duration::MAX, ..ServeConfig::default() };
     assert_eq!(machine_config(&config, 1, [0; 2]).lease, Span(u64::MAX));

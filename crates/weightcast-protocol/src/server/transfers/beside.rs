@@ -93,7 +93,7 @@ mod tests {
     /// A reader on host a without a source, a group beside it, and a holder elsewhere.
     fn scene() -> (Server, [Incarnation; 3]) {
         let mut server = server();
-        server.config.fanout = 1;
+        (server.config.fanout, server.config.host_fanout) = (1, 1);
         let [reader, other, holder] =
             [("reader", "a"), ("other", "a"), ("holder", "t")].map(|(n, h)| on(&mut server, n, h));
         server.holds(holder, version(1));

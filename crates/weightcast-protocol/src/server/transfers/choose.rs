@@ -222,9 +222,9 @@ impl<'a> GroupCtx<'a> {
     /// Whether a source has a free place (D1). Readers on its host, in its datacentre and further away are counted
     /// apart: one that crosses may take long, and one on the same host uses no link.
     pub(super) fn has_place(&self, source: &Group) -> bool {
-        let fanout = self.config.fanout.max(1) as usize;
-        self.edges.placed_at(source.incarnation).count() < fanout
-            || self.load_like(source.incarnation, self.group.incarnation) < fanout
+        let places = self.config.places(self.is_beside(source));
+        self.edges.placed_at(source.incarnation).count() < places
+            || self.load_like(source.incarnation, self.group.incarnation) < places
             || !self.config.safeguards.on(Safeguard::Fanout)
     }
 

@@ -1,7 +1,7 @@
 //! Every host is entered once (D7): replicas of one host share its link, so they get a version from each other.
 //!
-//! One of them reads from another host. The others wait until it serves what it has, and read in a chain of their own,
-//! from memory to memory. A replica that reads from its own host gives nothing to other hosts meanwhile, so a version
+//! One of them reads from another host. The others wait until it serves what it has, and read from it, all at once up to a
+//! bound of its own (`host_fanout`), from memory to memory. A replica that reads from its own host gives nothing to other hosts meanwhile, so a version
 //! leaves a host as often as it enters one.
 
 use crate::server::contexts::{GroupCtx, TransferCtx};
@@ -31,7 +31,7 @@ impl Group {
 
 impl GroupCtx<'_> {
     /// Whether another group is on the reader's hosts.
-    pub(super) fn is_beside(&self, other: &Group) -> bool {
+    pub(in crate::server) fn is_beside(&self, other: &Group) -> bool {
         self.group.is_beside(other)
     }
 

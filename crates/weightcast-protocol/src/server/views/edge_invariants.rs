@@ -65,8 +65,7 @@ impl Server {
             format!("{reader} reads {version} from {source}, which does not serve it")
         })?;
         let load = self.books().load_like(source, reader);
-        ensure(load <= self.config.fanout.max(1) as usize, "D1", || {
-            format!("{source} has {load} readers")
-        })
+        let beside = group.is_some_and(|group| group.is_beside(self.groups.of(&reader)));
+        ensure(load <= self.config.places(beside), "D1", || format!("{source} has {load} readers"))
     }
 }

@@ -143,6 +143,12 @@ fn a_place_at_a_source_is_held_by_its_readers() {
     ] {
         assert!(told.contains(part), "{told}\nlacks {part}");
     }
+    for group in [source, first, second] {
+        server.lies(group, 0, "h");
+    }
+    server.config.host_fanout = 2;
+    let told = sentence(&mut server, second);
+    assert!(told.contains("s serves a, and --host-fanout allows 2"), "{told}");
     let failures = &mut server.groups.transfer(second).unwrap().failures;
     failures.insert(source, 2);
     let reason = "no route".to_owned();

@@ -53,10 +53,12 @@ impl WaitGraph<'_> {
                 (None, readers) => {
                     let readers: Vec<_> =
                         readers.iter().take(NAMED).map(|of| self.name(*of)).collect();
+                    let beside = reader.is_beside(holder);
+                    let option = if beside { "--host-fanout" } else { "--fanout" };
                     format!(
-                        "{name} serves {}, and --fanout allows {}",
+                        "{name} serves {}, and {option} allows {}",
                         readers.join(", "),
-                        self.books.config.fanout
+                        self.books.config.places(beside)
                     )
                 }
             };

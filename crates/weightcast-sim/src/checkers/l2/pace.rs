@@ -115,15 +115,12 @@ impl LeavesSlow {
         }
         let source = model.replicas.iter().find(|source| {
             let near = |life| datacentre(model, life) == Some(here);
-            let readers = model
-                .placed_edges()
-                .filter(|e| e.source_life == source.incarnation && near(e.reader_life));
             source.state == ReplicaState::Sealed
                 && source.version == Some(edge.version)
                 && source.incarnation != group
                 && near(source.incarnation)
                 && !reads_from(model, source.incarnation, group)
-                && readers.count() < self.places.fanout as usize
+                && self.places.has_place(model, reader, source, model.placed_edges())
                 && !pending.failed.contains_key(&source.incarnation)
                 && !self.accused.contains(&(source.incarnation, edge.version))
                 && !self.slow[&group].contains(&source.incarnation)

@@ -147,8 +147,8 @@ fn why_not(facts: &ChoiceFacts, pair: &FoundPair, preview: &Preview) -> Option<S
     let readers = preview.drawbacks.readers;
     (!preview.has_room).then(|| {
         format!(
-            "{source} has no place: it has {readers} readers (`serve --fanout`), or the chain \
-                 is too long"
+            "{source} has no place: it has {readers} readers (`serve --fanout`, and `--host-fanout` on \
+             its host), or the chain is too long"
         )
     })
 }

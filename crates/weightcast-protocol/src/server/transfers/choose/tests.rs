@@ -29,6 +29,7 @@ struct DrawnGroup {
 struct DrawnScene {
     groups: Vec<DrawnGroup>,
     fanout: usize,
+    host_fanout: usize,
     depth: usize,
     offloading: bool,
 }
@@ -58,7 +59,8 @@ impl DrawnScene {
             }
             groups.push(group);
         }
-        Self { groups, fanout: 1 + draw(2), depth: 1 + draw(4), offloading: draw(3) == 0 }
+        let (fanout, host_fanout) = (1 + draw(2), 1 + draw(4));
+        Self { groups, fanout, host_fanout, depth: 1 + draw(4), offloading: draw(3) == 0 }
     }
 
     fn near(&self, one: usize, other: usize) -> bool {
@@ -92,7 +94,11 @@ impl DrawnScene {
         let readers = self.readers(source);
         let way = |reader| (self.near(reader, source), self.beside(reader, source));
         let same_way = |reader: &&usize| way(**reader) == way(OTHERS);
-        readers.len() < self.fanout || readers.iter().filter(same_way).count() < self.fanout
+        let places = match self.beside(source, OTHERS) {
+            true => self.fanout.max(self.host_fanout),
+            false => self.fanout,
+        };
+        readers.iter().filter(same_way).count() < places
     }
 
     fn may_cross(&self) -> bool {
@@ -159,7 +165,9 @@ impl DrawnScene {
     /// The same in a server's books.
     fn build(&self, names: &[String]) -> (Server, Vec<Incarnation>) {
         let mut server = server();
-        (server.config.fanout, server.config.depth_limit) = (self.fanout as u32, self.depth as u32);
+        server.config.fanout = self.fanout as u32;
+        server.config.host_fanout = self.host_fanout as u32;
+        server.config.depth_limit = self.depth as u32;
         let groups: Vec<Incarnation> = names.iter().map(|name| server.prop(name, 1)).collect();
         for (group, drawn) in groups.iter().zip(&self.groups) {
             server.at(*group).role = if drawn.trainer { Role::Trainer } else { Role::Rollout };
