@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use weightcast_protocol::server::HOST_FANOUT;
 
 /// A cluster and what it does.
 #[derive(Clone, Debug, Deserialize)]
@@ -103,7 +102,8 @@ pub struct Protocol {
     pub relays: bool,
     /// Readers of one source at once, on other hosts.
     pub fanout: u32,
-    /// Readers of one source at once, on its own host.
+    /// Readers of one source at once, on its own host. Here these too are sent to over the cards of GPUs, so usually
+    /// no more than elsewhere.
     pub host_fanout: u32,
     /// How long a chain of relays may be.
     pub depth_limit: u32,
@@ -113,7 +113,7 @@ pub struct Protocol {
 
 impl Default for Protocol {
     fn default() -> Self {
-        Self { relays: true, fanout: 1, host_fanout: HOST_FANOUT, depth_limit: 64, lease_s: 5.0 }
+        Self { relays: true, fanout: 1, host_fanout: 1, depth_limit: 64, lease_s: 5.0 }
     }
 }
 
