@@ -9,7 +9,6 @@ TINY = (
     "and description 3 ms"
 )
 BUSY = "nothing is digested there; with eight readers both processors are busy all the time"
-UNEXPLAINED = f"{BUSY}; why shared memory is behind direct reads is not known"
 LEVEL = "level, within the spread"
 
 CAUSES: dict[tuple[str, str, str], str] = {
@@ -27,10 +26,10 @@ CAUSES: dict[tuple[str, str, str], str] = {
     ("qwen2.5-0.5b, 1", "weightcast", "ucx"): LEVEL,
     ("qwen2.5-0.5b", "weightcast", "nixl"): BUSY,
     ("qwen2.5-0.5b", "weightcast", "ucx"): BUSY,
-    ("qwen2.5-0.5b", "weightcast-shared", "ray"): UNEXPLAINED,
-    ("qwen2.5-0.5b", "weightcast-shared", "disk"): UNEXPLAINED,
-    ("qwen2.5-0.5b", "weightcast-shared", "nixl"): UNEXPLAINED,
-    ("qwen2.5-0.5b", "weightcast-shared", "ucx"): UNEXPLAINED,
+    ("qwen2.5-0.5b", "weightcast-shared", "ray"): BUSY,
+    ("qwen2.5-0.5b", "weightcast-shared", "disk"): BUSY,
+    ("qwen2.5-0.5b", "weightcast-shared", "nixl"): BUSY,
+    ("qwen2.5-0.5b", "weightcast-shared", "ucx"): BUSY,
 }
 """Of a case (with a number of readers, or without), one of ours and another way; `*` for any case."""
 UNKNOWN = "not looked into"
