@@ -40,7 +40,7 @@ pub(crate) struct Serve {
     /// Readers on other hosts that one replica serves at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     fanout: u32,
-    /// Readers on its own host that one replica serves at a time, which use no link; never fewer than --fanout
+    /// Readers on its own host that a holder serves at a time, which use no link; never fewer than --fanout
     #[arg(long, default_value_t = weightcast::HOST_FANOUT, value_parser = clap::value_parser!(u32).range(1..=1024))]
     host_fanout: u32,
     /// Replicas that one reader draws from at a time, where several have nothing else to do; 1: never several

@@ -36,8 +36,8 @@ pub struct ServerConfig {
     pub install_deadline: Span,
     /// Readers that one source may have at once in its datacentre, and as many that cross (D1).
     pub fanout: u32,
-    /// Readers that one source may have at once on its own host, where no link is used; never fewer than `fanout`
-    /// (D1).
+    /// Readers that one holder of a version may have at once on its own host, where no link is used; never fewer than
+    /// `fanout` (D1).
     pub host_fanout: u32,
     /// Sources that one reader may draw from at once, if they have no other readers; 1 switches
     /// striping off.

@@ -73,7 +73,7 @@ pub struct ServeConfig {
     pub offload_deadline: Duration,
     /// How many readers one replica serves at a time in its datacentre, and as many that cross to another.
     pub fanout: u32,
-    /// How many readers one replica serves at a time on its own host, where no link is used.
+    /// How many readers one holder of a version serves at a time on its own host, where no link is used.
     pub host_fanout: u32,
     /// Most replicas from which one reader draws at once, where several have nothing else to do and nobody
     /// else is behind; 1: never more than one.

@@ -220,9 +220,10 @@ impl<'a> GroupCtx<'a> {
     }
 
     /// Whether a source has a free place (D1). Readers on its host, in its datacentre and further away are counted
-    /// apart: one that crosses may take long, and one on the same host uses no link.
+    /// apart: one that crosses may take long, and one on the same host uses no link. A source that is being filled has as few
+    /// there as elsewhere: one that dies then costs one reader its source, and not all of its host.
     pub(super) fn has_place(&self, source: &Group) -> bool {
-        let places = self.config.places(self.is_beside(source));
+        let places = self.config.places(self.is_beside(source) && source.held.is_some());
         self.edges.placed_at(source.incarnation).count() < places
             || self.load_like(source.incarnation, self.group.incarnation) < places
             || !self.config.safeguards.on(Safeguard::Fanout)

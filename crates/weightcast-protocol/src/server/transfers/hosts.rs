@@ -1,7 +1,8 @@
 //! Every host is entered once (D7): replicas of one host share its link, so they get a version from each other.
 //!
-//! One of them reads from another host. The others wait until it serves what it has, and read from it, all at once up to a
-//! bound of its own (`host_fanout`), from memory to memory. A replica that reads from its own host gives nothing to other hosts meanwhile, so a version
+//! One of them reads from another host. The others wait until it serves what it has, and read in a chain of their own,
+//! from memory to memory. From a replica that holds the version they read at once, up to a bound of its own
+//! (`host_fanout`). A replica that reads from its own host gives nothing to other hosts meanwhile, so a version
 //! leaves a host as often as it enters one.
 
 use crate::server::contexts::{GroupCtx, TransferCtx};

@@ -53,7 +53,7 @@ impl WaitGraph<'_> {
                 (None, readers) => {
                     let readers: Vec<_> =
                         readers.iter().take(NAMED).map(|of| self.name(*of)).collect();
-                    let beside = reader.is_beside(holder);
+                    let beside = reader.is_beside(holder) && holder.held.is_some();
                     let option = if beside { "--host-fanout" } else { "--fanout" };
                     format!(
                         "{name} serves {}, and {option} allows {}",

@@ -94,7 +94,7 @@ impl DrawnScene {
         let readers = self.readers(source);
         let way = |reader| (self.near(reader, source), self.beside(reader, source));
         let same_way = |reader: &&usize| way(**reader) == way(OTHERS);
-        let places = match self.beside(source, OTHERS) {
+        let places = match self.beside(source, OTHERS) && self.groups[source].holds {
             true => self.fanout.max(self.host_fanout),
             false => self.fanout,
         };
