@@ -71,17 +71,17 @@ def serve(
     """Starts a reference server on a thread of this process.
 
     `address` is `IP:PORT` (port 0: any) or `unix:/PATH`. Clients must show the token in `token_file`.
-    Without one, a server on loopback asks for a token that only this user can read, and that this
-    user's handles on this host find by themselves (`Server.token_file`); beyond loopback it is an
-    error. `insecure=True` asks for none. A client that is silent for `lease` seconds loses its place;
+    Without one, a server on loopback asks for a token that only this user can read, and that this user's
+    handles on this host find by themselves (`Server.token_file`); beyond loopback it is an error.
+    `insecure=True` asks for none. A client that is silent for `lease` seconds loses its place;
     `unpublish` waits up to `drain_deadline` seconds for readers. A replica serves `fanout` readers on
-    other hosts at a time, and `host_fanout` on its own, which use no link. Where several replicas of one
-    layout hold a version and have nothing else to do, one reader draws from up to `stripes` of them, from
-    each as much as it gives. `index` is this server's place in its clients' list, where there are
-    backups. `metrics` is an address like the first, where the server answers Prometheus under the path
-    `/metrics`; beyond loopback scrapers show the token. `trace` is a file to which this process adds the
-    spans of groups' calls, and `otlp` a collector to which it sends these (`open`). Recordings go into
-    `record_dir`, by default into a directory of this user (`Handle.record`).
+    other hosts at a time, and `host_fanout` on its own once it holds the version: no link is used there.
+    Where several replicas of one layout hold a version and have nothing else to do, one reader draws from
+    up to `stripes` of them, from each as much as it gives. `index` is this server's place in its clients'
+    list, where there are backups. `metrics` is an address like the first, where the server answers
+    Prometheus under the path `/metrics`; beyond loopback scrapers show the token. `trace` is a file to
+    which this process adds the spans of groups' calls, and `otlp` a collector to which it sends these
+    (`open`). Recordings go into `record_dir`, by default into a directory of this user (`Handle.record`).
     """
     logs.receive()
     spans.to_file(trace)
