@@ -69,3 +69,28 @@ impl Server {
         ensure(load <= self.config.places(beside), "D1", || format!("{source} has {load} readers"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::server::props::{server, version};
+
+    /// D1: a source on the reader's host may have more readers than one on another.
+    #[test]
+    fn readers_on_the_own_host_have_a_bound_of_their_own() {
+        for (host, most) in [("a", 3), ("b", 1)] {
+            let mut server = server();
+            (server.config.fanout, server.config.host_fanout) = (1, 3);
+            let source = server.prop("source", 1);
+            server.lies(source, 0, "a");
+            server.holds(source, version(1));
+            for number in 1..=4 {
+                let reader = server.prop(&number.to_string(), 1);
+                server.lies(reader, 0, host);
+                server.reads(reader, version(1), &[source]);
+                let told = server.validate_source(reader, source, version(1));
+                let broken = told.err().map(|violation| violation.invariant);
+                assert_eq!(broken, (number > most).then_some("D1"), "{number} on {host}");
+            }
+        }
+    }
+}
