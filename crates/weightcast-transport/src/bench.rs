@@ -41,15 +41,17 @@ pub fn memcpy(source: &Region, target: &Region, threads: usize) -> f64 {
 /// If the target is shorter than the source or read-only.
 pub fn fused(source: &Region, target: &Region, threads: usize, slices: Slices) -> (f64, Digest) {
     assert!(target.is_writable() && target.len() >= source.len(), "no room for the source");
-    let copy = |from: usize, to: usize, len: usize| {
-        target.copy_digested(to, source, from, len, from as u64).expect("in range")
+    let copy = |from: usize, to: usize, len: usize, next: usize| {
+        let next = source.place(next);
+        target.copy_digested(to, source, from, len, from as u64, next).expect("in range")
     };
     let (whole, pairs) = slices.of(source.len());
     let start = Instant::now();
-    let mut digests = each_part(whole, threads, |from, len| copy(from, from, len));
+    let mut digests = each_part(whole, threads, |from, len| copy(from, from, len, from + len));
     digests.extend(each_part_of(pairs, threads, 1, |first, rows| {
         let from = whole + first * 2 * slices.row;
-        slices.rows(rows).map(|(at, to)| copy(from + at, from + to, slices.row)).sum::<Digest>()
+        let row = |(at, to)| copy(from + at, from + to, slices.row, from + at + 2 * slices.row);
+        slices.rows(rows).map(row).sum::<Digest>()
     }));
     (start.elapsed().as_secs_f64(), digests.into_iter().sum())
 }

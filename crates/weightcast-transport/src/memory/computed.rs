@@ -43,7 +43,14 @@ impl RegionMemory for ComputedMemory {
         unreachable!("a computed region is read-only");
     }
 
-    unsafe fn copy_digested(&self, _: *const u8, _: usize, _: usize, _: u64) -> Digest {
+    unsafe fn copy_digested(
+        &self,
+        _: *const u8,
+        _: *mut u8,
+        _: usize,
+        _: u64,
+        _: *const u8,
+    ) -> Digest {
         unreachable!("a computed region is read-only");
     }
 

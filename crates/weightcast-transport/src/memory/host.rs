@@ -63,12 +63,13 @@ impl RegionMemory for HostMemory {
     unsafe fn copy_digested(
         &self,
         from: *const u8,
-        offset: usize,
+        to: *mut u8,
         len: usize,
         position: u64,
+        next: *const u8,
     ) -> Digest {
         // SAFETY: as above.
-        unsafe { fused::copy_digested(position, from, self.at(offset), len) }
+        unsafe { fused::copy_digested(position, from, to, len, next) }
     }
 
     unsafe fn digest(&self, offset: usize, len: usize, position: u64) -> Digest {

@@ -48,13 +48,16 @@ pub(super) trait RegionMemory: Send + Sync {
     /// The same past the cache, of bytes that do not overlap with the range.
     unsafe fn copy_past_cache(&self, from: *const u8, offset: usize, len: usize);
 
-    /// The same, and the digest of the bytes, which lie `position` bytes into their logical tensor.
+    /// Copies bytes of this process past the cache to `to`, an address in the region; and the digest of what was copied,
+    /// which lies `position` bytes into its logical tensor. `next` is what the caller will copy afterwards, if
+    /// anything.
     unsafe fn copy_digested(
         &self,
         from: *const u8,
-        offset: usize,
+        to: *mut u8,
         len: usize,
         position: u64,
+        next: *const u8,
     ) -> Digest;
 
     /// The digest of a range that lies `position` bytes into its logical tensor.

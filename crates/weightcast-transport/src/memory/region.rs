@@ -24,6 +24,9 @@ use thiserror::Error;
 pub struct Region {
     /// At least `len` bytes.
     memory: Arc<dyn RegionMemory>,
+    /// Of its first byte, exposed; 0 if there is none. It is kept here too: of thousands of small regions, each would have
+    /// its memory waited for.
+    address: usize,
     len: usize,
     writable: bool,
 }
@@ -67,13 +70,18 @@ impl Region {
         writable: bool,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { memory: Arc::new(HostMemory::new(address, owner)), len, writable }
+        Self::of(Arc::new(HostMemory::new(address, owner)), len, writable)
+    }
+
+    fn of(memory: Arc<dyn RegionMemory>, len: usize, writable: bool) -> Self {
+        let address = memory.address().map_or(0, |first| first.as_ptr().expose_provenance());
+        Self { memory, address, len, writable }
     }
 
     /// `len` bytes that are made whenever they are read: a transform of other memory. Read-only;
     /// peers get them over the data port, never from memory.
     pub fn computed(len: usize, compute: Arc<dyn Compute>) -> Self {
-        Self { memory: Arc::new(ComputedMemory(compute)), len, writable: false }
+        Self::of(Arc::new(ComputedMemory(compute)), len, false)
     }
 
     /// Fresh writable memory of `len` zero bytes: page aligned, huge pages advised, left out of
@@ -123,7 +131,7 @@ impl Region {
 
     /// Where it begins; 0 if its bytes have no address.
     pub fn address(&self) -> u64 {
-        self.memory.address().map_or(0, |address| address.as_ptr().addr() as u64)
+        self.address as u64
     }
 
     /// Bytes.
@@ -162,9 +170,11 @@ impl Region {
     /// The first address of a writable region that this process may not write after all, which must then not be
     /// touched. All others are backed with pages on the way.
     pub(crate) fn unwritable(&self) -> Option<u64> {
-        let address = self.memory.address().filter(|_| self.writable && self.len > 0)?;
+        if self.address == 0 || !self.writable || self.len == 0 {
+            return None;
+        }
         let mut range = Ranges::default();
-        range.push(address.as_ptr().expose_provenance() as u64, self.len);
+        range.push(self.address as u64, self.len);
         // SAFETY: the region is a target, so nobody else writes to it before the call returns.
         unsafe { range.populate_or_unwritable() }
     }
@@ -199,18 +209,19 @@ impl Region {
         if !self.writable {
             return Err(RegionError::ReadOnly);
         }
-        if source.memory.address().is_none() {
+        if source.address == 0 {
             return self.copy_chunks(offset, source, from, len);
         }
-        let start = self.apart(offset, source, from, len)?;
+        let (start, _) = self.apart(offset, source, from, len)?;
         // SAFETY: both ranges lie in their regions, whose owners keep them readable and writable;
         // they do not overlap.
         unsafe { self.memory.copy_past_cache(start, offset, len) };
         Ok(())
     }
 
-    /// The same of a region with an address, and the digest of the bytes, which lie `position` bytes into
-    /// their logical tensor: both in one pass.
+    /// The same of a region with an address, and the digest of what was copied, which lies `position` bytes into
+    /// its logical tensor: both in one pass. `next` is where the caller will copy from afterwards, if anywhere
+    /// ([`Region::place`]).
     pub(crate) fn copy_digested(
         &self,
         offset: usize,
@@ -218,26 +229,36 @@ impl Region {
         from: usize,
         len: usize,
         position: u64,
+        next: *const u8,
     ) -> Result<Digest, RegionError> {
         self.check_writable(offset, len)?;
-        let start = self.apart(offset, source, from, len)?;
+        let (start, to) = self.apart(offset, source, from, len)?;
         // SAFETY: as above.
-        Ok(unsafe { self.memory.copy_digested(start, offset, len, position) })
+        Ok(unsafe { self.memory.copy_digested(start, to, len, position, next) })
     }
 
-    /// Where a range of another region begins that does not overlap with one of this region.
+    /// Where an offset lies in memory, unchecked: not to be read there.
+    pub(crate) fn place(&self, offset: usize) -> *const u8 {
+        self.first().wrapping_add(offset)
+    }
+
+    fn first(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.address)
+    }
+
+    /// Where a range of another region begins, and one of this region with which it does not overlap.
     fn apart(
         &self,
         offset: usize,
         source: &Self,
         from: usize,
         len: usize,
-    ) -> Result<*const u8, RegionError> {
+    ) -> Result<(*const u8, *mut u8), RegionError> {
         let (start, to) = (source.range(from, len)?, self.range(offset, len)?);
         if start.addr().abs_diff(to.addr()) < len {
             return Err(RegionError::Overlap);
         }
-        Ok(start)
+        Ok((start, to))
     }
 
     /// The same through the cache, front to back: what the reference lane does.
@@ -249,7 +270,7 @@ impl Region {
         len: usize,
     ) -> Result<(), RegionError> {
         self.check_writable(offset, len)?;
-        if source.memory.address().is_none() {
+        if source.address == 0 {
             return self.copy_chunks(offset, source, from, len);
         }
         let start = source.range(from, len)?;
@@ -329,8 +350,10 @@ impl Region {
     /// The address of a range, checked.
     pub(crate) fn range(&self, offset: usize, len: usize) -> Result<*mut u8, RegionError> {
         self.check(offset, len)?;
-        let address = self.memory.address().ok_or(RegionError::Computed)?;
-        Ok(address.as_ptr().wrapping_add(offset))
+        if self.address == 0 {
+            return Err(RegionError::Computed);
+        }
+        Ok(self.first().wrapping_add(offset))
     }
 
     /// A range as a slice, for a measurement's own memory.

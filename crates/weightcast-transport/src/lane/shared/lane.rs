@@ -15,6 +15,14 @@ use std::sync::Arc;
 /// Pieces between two looks whether the source lives: less than a millisecond's worth.
 const LOOK_EVERY: usize = 16;
 
+/// One run of a piece.
+#[derive(Clone, Copy)]
+struct Row {
+    copy: StridedCopy,
+    run: RunOffsets,
+    len: usize,
+}
+
 /// Copies pieces of one job.
 pub(super) struct SharedLane<'a> {
     process: &'a LocalSource,
@@ -45,28 +53,42 @@ impl<'a> SharedLane<'a> {
         Ok(())
     }
 
-    /// Copies a piece of checked copies into the targets, and digests it on the way if that is wanted.
+    /// Copies a piece of checked copies into the targets, and digests it on the way if that is wanted. Each row is copied
+    /// once the next one is known, so that its memory is asked for in time.
     fn copy(&mut self, piece: &Piece) {
         self.digests.clear();
         let pieces = self.task.pieces;
-        pieces.rows(piece, |copy, row, len| {
-            let digest = self.copy_row(copy, row, len);
-            match self.digests.last_mut() {
-                Some((slot, sum)) if *slot == copy.slot => *sum += digest,
-                _ => self.digests.push((copy.slot, digest)),
+        let mut last = None;
+        pieces.rows(piece, |copy, run, len| {
+            let row = Row { copy: *copy, run, len };
+            if let Some(last) = last.replace(row) {
+                self.copy_row(last, self.place(&row));
             }
         });
+        if let Some(last) = last {
+            // What follows in memory is the likeliest.
+            self.copy_row(last, self.place(&last).wrapping_add(last.len));
+        }
     }
 
-    fn copy_row(&self, copy: &StridedCopy, row: RunOffsets, len: usize) -> Digest {
+    /// Where a row lies at the source.
+    fn place(&self, row: &Row) -> *const u8 {
+        self.mapped.regions[row.copy.source_region as usize].place(row.run.source as usize)
+    }
+
+    fn copy_row(&mut self, Row { copy, run, len }: Row, next: *const u8) {
         let target = &self.task.targets[copy.target_region as usize];
         let source = &self.mapped.regions[copy.source_region as usize];
-        let (from, to) = (row.source as usize, row.target as usize);
+        let (from, to) = (run.source as usize, run.target as usize);
         let copied = match self.task.digests {
-            true => target.copy_digested(to, source, from, len, row.position),
+            true => target.copy_digested(to, source, from, len, run.position, next),
             false => target.copy_from(to, source, from, len).map(|()| Digest::ZERO),
         };
-        copied.expect("checked")
+        let digest = copied.expect("checked");
+        match self.digests.last_mut() {
+            Some((slot, sum)) if *slot == copy.slot => *sum += digest,
+            _ => self.digests.push((copy.slot, digest)),
+        }
     }
 }
 

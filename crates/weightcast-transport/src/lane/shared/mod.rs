@@ -23,14 +23,15 @@ use crate::wire::socket::Socket;
 use lane::SharedLane;
 use mapped::{Mapped, MappedExports};
 use offer::Offer;
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 pub use view::ExportView;
+use writable::WritableTargets;
 
 mod lane;
 mod mapped;
 mod offer;
 mod view;
+mod writable;
 
 /// The lane out of shared memory.
 pub(super) struct SharedKind;
@@ -57,12 +58,8 @@ impl LaneKind for SharedKind {
 struct SharedSource {
     process: Arc<LocalSource>,
     exports: Mutex<MappedExports>,
-    /// Targets that were found to be writable: first byte and length.
-    writable: Mutex<HashSet<(u64, usize)>>,
+    writable: Mutex<WritableTargets>,
 }
-
-/// Targets that are remembered.
-const MAX_TARGETS: usize = 1 << 20;
 
 impl SharedSource {
     fn new(process: Arc<LocalSource>) -> Self {
@@ -79,19 +76,7 @@ impl SharedSource {
     /// # Errors
     /// [`TransportError::UnwritableTarget`].
     fn try_targets(&self, targets: &[Region]) -> Result<(), TransportError> {
-        let mut writable = lock(&self.writable);
-        if writable.len() + targets.len() > MAX_TARGETS {
-            writable.clear();
-        }
-        for target in targets.iter().filter(|target| target.is_writable()) {
-            if writable.insert((target.address(), target.len()))
-                && let Some(address) = target.unwritable()
-            {
-                writable.remove(&(target.address(), target.len()));
-                return Err(TransportError::UnwritableTarget { address });
-            }
-        }
-        Ok(())
+        lock(&self.writable).try_all(targets)
     }
 }
 

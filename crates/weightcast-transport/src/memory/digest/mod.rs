@@ -92,31 +92,38 @@ pub(crate) unsafe fn digest_raw(position: u64, bytes: *const u8, len: usize) -> 
     unsafe { digest_by(kernel(), position, bytes, len) }
 }
 
-/// Bytes that [`copy_streamed`] takes at a time, and of which its target's address and position are multiples.
+/// Bytes that [`copy_streamed`] takes at a time, and of which its target's address is a multiple.
 pub(crate) const STREAMED: usize = 32;
 
-/// Copies past the cache and digests in one pass, where this CPU can: else, nothing is done.
+/// Bytes of a word: [`copy_streamed`] begins at one.
+pub(crate) const WORD: usize = 4;
+
+/// Copies past the cache and digests in one pass, where this CPU can: else, nothing is done. Each byte is read once, so
+/// the digest is that of the bytes which were written, whatever becomes of the source. `next` is where the caller will
+/// read afterwards, if anywhere: its memory is asked for, not read.
 ///
 /// # Safety
-/// `len` bytes, a multiple of [`STREAMED`] as are `to` and `position`, are readable at `from` and writable at `to`; they do
-/// not overlap.
+/// `len` bytes, a multiple of [`STREAMED`] as is `to`, are readable at `from` and writable at `to`; they do not overlap.
+/// `position` is a multiple of [`WORD`].
 pub(crate) unsafe fn copy_streamed(
     position: u64,
     from: *const u8,
     to: *mut u8,
     len: usize,
+    next: *const u8,
 ) -> Option<Digest> {
-    let whole = [position, to.addr() as u64, len as u64];
-    debug_assert!(whole.iter().all(|of| of.is_multiple_of(STREAMED as u64)));
+    debug_assert!([to.addr(), len].iter().all(|of| of.is_multiple_of(STREAMED)));
+    debug_assert!(position.is_multiple_of(WORD as u64));
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
+        let steps = len / STREAMED;
         // SAFETY: the CPU has AVX2; the ranges are the caller's.
-        let sums = unsafe { x86::copy_avx2(position / 4, from, to, len / STREAMED) };
+        let sums = unsafe { x86::copy_avx2(position / WORD as u64, from, to, steps, next) };
         // SAFETY: the CPU has SSE. Stores that pass the cache by are in order with others from here on.
         unsafe { std::arch::x86_64::_mm_sfence() };
         return Some(Digest(sums));
     }
-    let _ = (from, to, len, position);
+    let _ = (from, to, len, position, next);
     None
 }
 

@@ -22,29 +22,103 @@ pub(super) unsafe fn words_avx2(index: u64, bytes: *const u8, words: usize) -> [
 const AHEAD: usize = 1024;
 
 /// Copies whole steps of 32 bytes past the cache, and digests them from the registers in which they are copied: their
-/// words begin at word index `index`. The stores are not ordered yet: the caller's is the fence.
+/// words begin at word index `index`. `next` is where the caller reads afterwards: that memory is asked for. The stores
+/// are not ordered yet: the caller's is the fence.
 ///
 /// # Safety
-/// The CPU has AVX2; `steps * 32` bytes are readable at `from` and writable at `to`, which is a multiple of 32, as is the
-/// position of the first word; they do not overlap.
+/// The CPU has AVX2; `steps * 32` bytes are readable at `from` and writable at `to`, which is a multiple of 32; they do
+/// not overlap.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn copy_avx2(index: u64, from: *const u8, to: *mut u8, steps: usize) -> [u64; 2] {
-    let mut done = 0;
-    let copied = |place: usize, at: *const u8, words: usize| {
-        // SAFETY: blocks follow each other, so `done` bytes of the caller's target are behind, and these ahead.
-        let sums = unsafe { run_copied_avx2(place, at, to.add(done), words) };
-        done += words * 4;
-        sums
-    };
-    // SAFETY: the range is the caller's.
-    unsafe { super::by_block(index, from, steps * 8, copied) }
+pub(super) unsafe fn copy_avx2(
+    index: u64,
+    from: *const u8,
+    to: *mut u8,
+    steps: usize,
+    next: *const u8,
+) -> [u64; 2] {
+    let reading = Reading { end: from.wrapping_add(32 * steps), next };
+    let (mut totals, mut done) = ([0_u64; 2], 0);
+    while done < steps {
+        let at = index + 8 * done as u64;
+        let place = (at % BLOCK_WORDS as u64) as usize;
+        let whole = ((BLOCK_WORDS - place) / 8).min(steps - done);
+        // SAFETY: done + whole <= steps.
+        let sums = unsafe {
+            run_copied_avx2(place, from.add(32 * done), to.add(32 * done), 8 * whole, &reading)
+        };
+        add(&mut totals, settled(sums, at / BLOCK_WORDS as u64));
+        done += whole;
+        if done < steps && !place.is_multiple_of(8) {
+            // SAFETY: done < steps. The step is one that two blocks share.
+            let words = unsafe { step_copied_avx2(from.add(32 * done), to.add(32 * done)) };
+            // SAFETY: eight words of our own.
+            add(&mut totals, unsafe { scalar::words(at + 8 * whole as u64, words.0.as_ptr(), 8) });
+            done += 1;
+        }
+    }
+    totals
+}
+
+/// Where a copy's reads end, and where they go on.
+struct Reading {
+    end: *const u8,
+    next: *const u8,
+}
+
+impl Reading {
+    /// Asks for the memory that will be read so far behind `from`. Nothing is read there, wherever that is.
+    #[inline(always)]
+    fn ask(&self, from: *const u8) {
+        let ahead = from.wrapping_add(AHEAD);
+        let ahead = match ahead < self.end {
+            true => ahead,
+            false => self.next.wrapping_add(ahead.addr() - self.end.addr()),
+        };
+        // SAFETY: asking for memory cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.cast()) };
+    }
+}
+
+fn add(totals: &mut [u64; 2], sums: [u64; 2]) {
+    totals.iter_mut().zip(sums).for_each(|(total, sum)| *total = total.wrapping_add(sum));
+}
+
+/// A run's sums by the multipliers of its block.
+fn settled(sums: [u64; 2], block: u64) -> [u64; 2] {
+    let [first, second] = block_keys(block);
+    [sums[0].wrapping_mul(first), sums[1].wrapping_mul(second)]
+}
+
+/// Eight words, as they were copied.
+#[repr(align(32))]
+struct Step([u8; 32]);
+
+/// # Safety
+/// As [`copy_avx2`], of one step.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn step_copied_avx2(from: *const u8, to: *mut u8) -> Step {
+    let mut words = Step([0; 32]);
+    // SAFETY: the caller's ranges; the step is 32 bytes, aligned.
+    unsafe {
+        let data = _mm256_loadu_si256(from.cast());
+        _mm256_stream_si256(to.cast(), data);
+        _mm256_store_si256(words.0.as_mut_ptr().cast(), data);
+    }
+    words
 }
 
 /// # Safety
-/// As [`copy_avx2`], of words of one block, of which the first has place `place`.
+/// As [`copy_avx2`], of whole steps of one block, whose first word has place `place`.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn run_copied_avx2(place: usize, from: *const u8, to: *mut u8, words: usize) -> [u64; 2] {
+unsafe fn run_copied_avx2(
+    place: usize,
+    from: *const u8,
+    to: *mut u8,
+    words: usize,
+    reading: &Reading,
+) -> [u64; 2] {
     let mut sums = [_mm256_setzero_si256(); 4];
     let mut step = |i: usize| {
         // SAFETY: i + 8 <= words.
@@ -56,8 +130,7 @@ unsafe fn run_copied_avx2(place: usize, from: *const u8, to: *mut u8, words: usi
     };
     let whole = words & !15;
     for i in (0..whole).step_by(16) {
-        // Nothing is read there, wherever that is.
-        _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(i * 4 + AHEAD).cast());
+        reading.ask(from.wrapping_add(i * 4));
         step(i);
         step(i + 8);
     }
