@@ -16,6 +16,7 @@
 use crate::base::error::TransportError;
 use crate::base::id::ExportId;
 use crate::base::limits::HANDSHAKE_DEADLINE;
+use crate::base::lock::lock;
 use crate::base::patience::Patience;
 use crate::wire::bodies::{LentPlace, decode_identity, decode_lent};
 use crate::wire::description::{ExportDescription, decode_description};
@@ -31,6 +32,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::Instant;
 
 /// A process of this host that serves exports, held by its pidfd.
 pub(crate) struct LocalSource {
@@ -40,6 +43,8 @@ pub(crate) struct LocalSource {
     pid: i32,
     /// As long as it lives, the pid is its.
     pidfd: OwnedFd,
+    /// The connection of the last question.
+    resting: Mutex<Option<DataStream>>,
 }
 
 impl LocalSource {
@@ -75,7 +80,7 @@ impl LocalSource {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())
             .map_err(|error| no(format!("no hold on its process: {error}")))?;
         let pid = pid.as_raw_nonzero().get();
-        let process = Self { addr, name, key: key.clone(), pid, pidfd };
+        let process = Self { addr, name, key: key.clone(), pid, pidfd, resting: Mutex::default() };
         match process.converse(socket, patience).and_then(|_| process.verify()) {
             Ok(()) => {}
             Err(error) => {
@@ -102,12 +107,11 @@ impl LocalSource {
         generation: u64,
         patience: &Patience<'_>,
     ) -> Result<ExportDescription, TransportError> {
-        let mut stream = self.connect(patience)?;
         let request = frames::named(FrameKind::Describe, export, generation);
-        let body = stream.ask(&request, FrameKind::Description, patience)?;
-        let description = stream.decoded(decode_description(&body))?;
-        self.verify()?;
-        Ok(description)
+        self.ask(patience, |stream| {
+            let body = stream.ask(&request, FrameKind::Description, patience)?;
+            stream.decoded(decode_description(&body))
+        })
     }
 
     /// Asks for the memory of an export, to be mapped: where in which file each region lies, and the files.
@@ -120,12 +124,50 @@ impl LocalSource {
         generation: u64,
         patience: &Patience<'_>,
     ) -> Result<(Vec<LentPlace>, Vec<OwnedFd>), TransportError> {
-        let mut stream = self.connect(patience)?;
         let request = frames::named(FrameKind::Lend, export, generation);
-        let (body, files) = stream.ask_for_files(&request, FrameKind::Lent, patience)?;
-        let places = stream.decoded(decode_lent(&body))?;
+        self.ask(patience, |stream| {
+            let (body, files) = stream.ask_for_files(&request, FrameKind::Lent, patience)?;
+            Ok((stream.decoded(decode_lent(&body))?, files))
+        })
+    }
+
+    /// One question, over the connection that rests since the last one if there is one.
+    fn ask<T>(
+        &self,
+        patience: &Patience<'_>,
+        question: impl Fn(&mut DataStream) -> Result<T, TransportError>,
+    ) -> Result<T, TransportError> {
+        if let Some(mut stream) = self.rested() {
+            match question(&mut stream) {
+                // A port closes what rests when it needs the place: then a new connection tells.
+                Err(TransportError::SourceGone { .. }) => {}
+                answer => return self.answered(stream, answer),
+            }
+        }
+        let mut stream = self.connect(patience)?;
+        let answer = question(&mut stream);
+        self.answered(stream, answer)
+    }
+
+    /// Lays a connection to rest on which nothing is under way. Its answer counts if it came from the process that
+    /// is held.
+    fn answered<T>(
+        &self,
+        mut stream: DataStream,
+        answer: Result<T, TransportError>,
+    ) -> Result<T, TransportError> {
+        if let Ok(_) | Err(TransportError::Refused(_)) = &answer {
+            stream.rest(Instant::now());
+            *lock(&self.resting) = Some(stream);
+        }
+        let answer = answer?;
         self.verify()?;
-        Ok((places, files))
+        Ok(answer)
+    }
+
+    fn rested(&self) -> Option<DataStream> {
+        let stream = lock(&self.resting).take()?;
+        stream.is_fresh(Instant::now()).then_some(stream)
     }
 
     /// A connection to the process, and to no other.
@@ -189,6 +231,7 @@ pub(crate) fn listener(socket: &std::os::unix::net::UnixStream, own: bool) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::error::RequestRefusal;
     use crate::{Auth, DataServer};
     use std::os::unix::net::UnixListener;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -224,9 +267,20 @@ mod tests {
         let gone = process.describe(export, 1, &patience).unwrap_err();
         assert_eq!(gone, process.gone("its process has ended"));
         process.pidfd = own;
+        assert!(process.describe(export, 1, &patience).is_ok());
+        // The port has closed what rested: a new connection tells, and none over TCP does.
+        let close = |process: &LocalSource| {
+            lock(&process.resting).as_ref().expect("rests after an answer").shut_down();
+        };
+        close(&process);
+        assert!(process.describe(export, 1, &patience).is_ok());
+        let refused = process.describe(export, 2, &patience).unwrap_err();
+        assert_eq!(refused, RequestRefusal::StaleGeneration.into());
+        close(&process);
         process.pid += 1;
         let other = process.describe(export, 1, &patience).unwrap_err();
         assert_eq!(other, process.gone("another process listens in its place"));
+        assert!(lock(&process.resting).is_none());
     }
 
     /// It says nothing of the way: the call itself was given up.

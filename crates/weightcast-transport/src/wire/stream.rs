@@ -259,19 +259,23 @@ impl DataStream {
 
     /// Sends requests and takes the header of the first answer. A source closes connections that
     /// rest, or were not asked anything yet, when it needs their places: then the requests are sent
-    /// once more on a new one.
+    /// once more on a new one. Not so a local one, in whose place no connection over TCP may answer.
     pub(crate) fn begin(
         &mut self,
         requests: &[u8],
         patience: &Patience<'_>,
     ) -> Result<Header, TransportError> {
         match self.exchange(requests, patience) {
-            Err(TransportError::SourceGone { .. }) if self.rested.is_some() => {
+            Err(TransportError::SourceGone { .. }) if self.rested.is_some() && self.is_tcp() => {
                 self.open_again(patience)?;
                 self.exchange(requests, patience)
             }
             outcome => outcome,
         }
+    }
+
+    fn is_tcp(&self) -> bool {
+        matches!(self.channel, Channel::Tcp)
     }
 
     /// Becomes a new connection to the same port.
