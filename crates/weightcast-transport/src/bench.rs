@@ -47,11 +47,17 @@ pub fn fused(source: &Region, target: &Region, threads: usize, slices: Slices) -
     };
     let (whole, pairs) = slices.of(source.len());
     let start = Instant::now();
-    let mut digests = each_part(whole, threads, |from, len| copy(from, from, len, from + len));
+    let mut digests = each_part(whole, threads, |from, len| {
+        let digest = copy(from, from, len, from + len);
+        Region::order_copies();
+        digest
+    });
     digests.extend(each_part_of(pairs, threads, 1, |first, rows| {
         let from = whole + first * 2 * slices.row;
         let row = |(at, to)| copy(from + at, from + to, slices.row, from + at + 2 * slices.row);
-        slices.rows(rows).map(row).sum::<Digest>()
+        let digest = slices.rows(rows).map(row).sum::<Digest>();
+        Region::order_copies();
+        digest
     }));
     (start.elapsed().as_secs_f64(), digests.into_iter().sum())
 }

@@ -8,4 +8,5 @@ pub(crate) mod id;
 pub mod limits;
 pub(crate) mod lock;
 pub(crate) mod patience;
+pub(crate) mod processor;
 pub(crate) mod secret;

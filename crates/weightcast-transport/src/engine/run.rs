@@ -8,12 +8,13 @@ use crate::base::holds::HoldPoint;
 use crate::base::limits::MAX_THREADS;
 use crate::base::lock::lock;
 use crate::base::patience::Patience;
+use crate::base::processor;
 use crate::lane::{Lane, OpenLane};
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
 use crate::piece::pieces::{Piece, Pieces};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,10 +73,21 @@ impl<'a> RunningTransfer<'a> {
         let workers = self.workers();
         let mut digests = vec![Digest::ZERO; self.options.slots];
         thread::scope(|scope| {
-            let run = &self;
-            let mut others: Vec<_> =
-                (1..workers).map(|w| scope.spawn(move || run.work(w))).collect();
+            let (run, (begun, all_begun)) = (&self, mpsc::channel::<()>());
+            let own = processor::current();
+            let mut others = Vec::new();
+            for worker in 1..workers {
+                let begun = begun.clone();
+                others.push(scope.spawn(move || {
+                    processor::leave(own);
+                    drop(begun);
+                    run.work(worker)
+                }));
+            }
             others.extend(run.routes().1.iter().map(|route| scope.spawn(move || run.take(route))));
+            // This thread makes room for those that were started on its processor, until they have left.
+            drop(begun);
+            let _all_hung_up = all_begun.recv();
             let mut parts = vec![self.work(0)];
             parts.extend(others.into_iter().map(|t| t.join().expect("workers do not panic")));
             for part in parts {

@@ -8,6 +8,8 @@
 
 use crate::memory::digest::{Digest, STREAMED, WORD, copy_streamed, digest_raw};
 use crate::memory::racy;
+#[cfg(doc)]
+use crate::memory::stream_copy::order_stores;
 use crate::memory::stream_copy::stream_copy;
 use std::mem::MaybeUninit;
 
@@ -20,7 +22,8 @@ const LEAST_STREAMED: usize = 2 << 10;
 
 /// Copies, and digests the bytes as lying `position` bytes into their logical tensor. Whoever changes the
 /// source meanwhile makes both worthless, which the source's fence word tells; but the digest is that of the copy in any
-/// case. `next` is where the caller reads afterwards, if anywhere: its memory is asked for, not read.
+/// case. `next` is where the caller reads afterwards, if anywhere: its memory is asked for, not read. [`order_stores`] has
+/// to follow before another thread hears of the copy.
 ///
 /// # Safety
 /// `len` bytes are readable at `from` and writable at `to`; they do not overlap.

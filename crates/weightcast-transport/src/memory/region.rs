@@ -7,6 +7,7 @@ use crate::memory::digest::Digest;
 use crate::memory::host::HostMemory;
 use crate::memory::kind::{MemoryKind, RegionMemory};
 use crate::memory::shared::SharedAllocation;
+use crate::memory::stream_copy::order_stores;
 use crate::memory::sys::Ranges;
 use std::any::Any;
 use std::fmt;
@@ -221,7 +222,7 @@ impl Region {
 
     /// The same of a region with an address, and the digest of what was copied, which lies `position` bytes into
     /// its logical tensor: both in one pass. `next` is where the caller will copy from afterwards, if anywhere
-    /// ([`Region::place`]).
+    /// ([`Region::place`]). [`Region::order_copies`] has to follow before another thread hears of the copy.
     pub(crate) fn copy_digested(
         &self,
         offset: usize,
@@ -235,6 +236,11 @@ impl Region {
         let (start, to) = self.apart(offset, source, from, len)?;
         // SAFETY: as above.
         Ok(unsafe { self.memory.copy_digested(start, to, len, position, next) })
+    }
+
+    /// What this thread has copied so is there for whoever hears of it from now on.
+    pub(crate) fn order_copies() {
+        order_stores();
     }
 
     /// Where an offset lies in memory, unchecked: not to be read there.

@@ -15,6 +15,16 @@ pub(crate) unsafe fn stream_copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
 }
 
+/// Stores of this thread that passed the cache by are in order with others from here on: with the one that tells
+/// another thread of the bytes. A copy of many ranges has one such border, behind the last: each waits for memory.
+pub(crate) fn order_stores() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: each x86-64 has SSE.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
 /// # Safety
 /// As [`stream_copy`], and the CPU has AVX2.
 #[cfg(target_arch = "x86_64")]

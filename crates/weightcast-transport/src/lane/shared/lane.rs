@@ -7,6 +7,7 @@ use crate::lane::endpoint::Lane;
 use crate::lane::ready::ReadyPieces;
 use crate::lane::task::LaneTask;
 use crate::memory::digest::Digest;
+use crate::memory::region::Region;
 use crate::piece::copy::StridedCopy;
 use crate::piece::pieces::{Piece, RunOffsets};
 use crate::wire::local_source::LocalSource;
@@ -69,6 +70,7 @@ impl<'a> SharedLane<'a> {
             // What follows in memory is the likeliest.
             self.copy_row(last, self.place(&last).wrapping_add(last.len));
         }
+        Region::order_copies();
     }
 
     /// Where a row lies at the source.

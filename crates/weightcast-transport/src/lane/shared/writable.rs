@@ -59,9 +59,8 @@ mod tests {
         let good = [10, 20].map(|len| Region::allocate(len).unwrap());
         let text: &'static [u8] = b"not to be written";
         // SAFETY: nobody writes: the kernel is asked whether the memory can be written, and says no.
-        let bad = unsafe {
-            Region::from_raw(text.as_ptr().cast_mut(), text.len(), true, Arc::new(()))
-        };
+        let bad =
+            unsafe { Region::from_raw(text.as_ptr().cast_mut(), text.len(), true, Arc::new(())) };
         let mut writable = WritableTargets::default();
         let mut tried = |targets: &[&Region]| {
             let targets: Vec<Region> = targets.iter().map(|target| (*target).clone()).collect();

@@ -100,7 +100,8 @@ pub(crate) const WORD: usize = 4;
 
 /// Copies past the cache and digests in one pass, where this CPU can: else, nothing is done. Each byte is read once, so
 /// the digest is that of the bytes which were written, whatever becomes of the source. `next` is where the caller will
-/// read afterwards, if anywhere: its memory is asked for, not read.
+/// read afterwards, if anywhere: its memory is asked for, not read. [`order_stores`](crate::memory::stream_copy::order_stores) has to follow before another thread
+/// hears of the copy.
 ///
 /// # Safety
 /// `len` bytes, a multiple of [`STREAMED`] as is `to`, are readable at `from` and writable at `to`; they do not overlap.
@@ -119,8 +120,6 @@ pub(crate) unsafe fn copy_streamed(
         let steps = len / STREAMED;
         // SAFETY: the CPU has AVX2; the ranges are the caller's.
         let sums = unsafe { x86::copy_avx2(position / WORD as u64, from, to, steps, next) };
-        // SAFETY: the CPU has SSE. Stores that pass the cache by are in order with others from here on.
-        unsafe { std::arch::x86_64::_mm_sfence() };
         return Some(Digest(sums));
     }
     let _ = (from, to, len, position, next);
