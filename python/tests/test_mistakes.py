@@ -36,6 +36,15 @@ def test_a_name_where_a_replica_is_wanted():
         wc.open("policy", "rollout-0")
 
 
+@pytest.mark.parametrize("name", ["fanout", "host_fanout", "stripes", "index"])
+def test_a_number_of_the_server_out_of_range(name):
+    for number in (-1, 2**32):
+        with pytest.raises(ValueError, match=rf"^{name} is an integer from 0 to 2\*\*32 - 1, not {number}$"):
+            wc.serve(**{name: number})
+    with pytest.raises(TypeError, match=f"^{name} is an integer, not 1.5$"):
+        wc.serve(**{name: 1.5})
+
+
 # What would be no update, silently.
 
 

@@ -145,6 +145,14 @@ def test_one_shard_is_viewed_or_all_of_them(server: wc.Server, viewer: wc.Handle
             viewer.view(shard=2)
 
 
+def test_a_shard_that_nobody_can_have_is_told_by_its_range(viewer: wc.Handle) -> None:
+    for shard in (-1, 2**32):
+        with pytest.raises(ValueError, match=rf"shard is an integer from 0 to 2\*\*32 - 1, not {shard}"):
+            viewer.view(shard=shard)
+    with pytest.raises(TypeError, match="shard is an integer, not 'last'"):
+        viewer.view(shard="last")
+
+
 def test_memory_stays_mapped_as_long_as_an_array_of_it_is_there(server: wc.Server, viewer: wc.Handle) -> None:
     with holder(server) as process:
         array = viewer.view().arrays()["weight"][2:4]

@@ -14,6 +14,7 @@ import numpy as np
 from . import _core, logs, mappings, selector, spans
 from ._core import Pushed, PushOutlook, Updated
 from .adapters.catalog import Catalog, Entry
+from .arguments import counted
 from .condition import Condition
 from .follow import Follower, SafePoint
 from .layout import Exchange, Layout
@@ -414,7 +415,8 @@ class Handle:
         it counts. The version has to be there: `wait` for it first. The memory of this handle has no part
         in this, and each shard may call it by itself. Raises `NoView`, with the reason of each replica of
         the host, if none shares its memory; `VersionUnavailable` if nobody anywhere holds the version."""
-        return View(self._core.view(selector.parse(version), shard, deadline))
+        wanted = None if shard is None else counted("shard", shard)
+        return View(self._core.view(selector.parse(version), wanted, deadline))
 
     def list(self, *, deadline: float = DEADLINE) -> Versions:
         """Which replicas hold which versions."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _core, logs, spans
+from .arguments import counted
 
 
 class Server:
@@ -93,10 +94,10 @@ def serve(
             insecure=insecure,
             lease=lease,
             drain_deadline=drain_deadline,
-            fanout=fanout,
-            host_fanout=host_fanout,
-            stripes=stripes,
-            index=index,
+            fanout=counted("fanout", fanout),
+            host_fanout=counted("host_fanout", host_fanout),
+            stripes=counted("stripes", stripes),
+            index=counted("index", index),
             metrics=metrics,
             trace=None if trace is None else os.fspath(trace),
             otlp=otlp,
