@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -77,6 +78,28 @@ def test_nonsense_is_told(nonsense: object) -> None:
         wc.empty_like(nonsense)
     with pytest.raises(wc.Misuse, match="objects"):
         wc.empty_like(np.array([object()]))
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+def test_a_namedtuple_stays_of_its_type() -> None:
+    made = wc.empty_like(Pair(torch.ones(3), [np.ones(2, "i4")]))
+    assert type(made) is Pair and made.first.shape == (3,) and made.second[0].dtype == np.int32
+    assert shared(made.first)
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:Sparse CSR")
+def test_tensors_that_are_more_than_their_bytes_are_refused() -> None:
+    with pytest.raises(wc.Misuse, match=r"empty_like: .*sparse_coo.*to_dense"):
+        wc.empty_like({"w": torch.eye(3).to_sparse()})
+    with pytest.raises(wc.Misuse, match=r"empty_like: .*sparse_csr.*to_dense"):
+        wc.empty_like(torch.eye(3).to_sparse_csr())
+    quantised = torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
+    with pytest.raises(wc.Misuse, match=r"empty_like: .*quantised.*qint8.*int_repr"):
+        wc.empty_like(quantised)
 
 
 def test_a_module_is_moved_and_stays_what_it_was(model: Model) -> None:

@@ -49,10 +49,13 @@ def _taken_apart(like: Any, found: list[Any]) -> Any:
         return lambda made: dict(zip(keys, _each(parts, made), strict=True))
     if isinstance(like, list | tuple):
         kind, parts = type(like), [_taken_apart(one, found) for one in like]
-        return lambda made: kind(_each(parts, made))
+        make = getattr(kind, "_make", kind)  # a namedtuple takes its fields one by one
+        return lambda made: make(_each(parts, made))
     if not _is_array(like) and not _is_tensor(like):
         kinds = "a numpy array, a torch tensor, or a dict or list of such"
         raise TypeError(f"empty_like: {kinds} is needed, not {type(like)}")
+    if _is_tensor(like):
+        _check_dense(like)
     found.append(like)
     return lambda made: made.pop(0)
 
@@ -67,6 +70,17 @@ def _is_array(one: Any) -> bool:
 
 def _is_tensor(one: Any) -> bool:
     return hasattr(one, "untyped_storage")
+
+
+def _check_dense(tensor: Any) -> None:
+    import torch
+
+    if tensor.layout is not torch.strided:
+        what = f"a tensor of layout {tensor.layout} keeps several pieces of memory"
+        raise Misuse(f"empty_like: {what}; give those, or tensor.to_dense()")
+    if tensor.is_quantized:
+        what = f"a quantised tensor ({tensor.dtype}) is more than its bytes"
+        raise Misuse(f"empty_like: {what}; give tensor.int_repr(), and keep its scales beside")
 
 
 def _nbytes(one: Any) -> int:
