@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -145,6 +146,123 @@ def test_a_second_time_moves_nothing(model: Model) -> None:
     assert addresses == [p.data_ptr() for p in model.parameters()] and shared(model.kept)
 
 
+@pytest.mark.parametrize("buffers", [False, True])
+def test_a_buffer_that_is_a_view_of_a_parameter_moves_along(buffers: bool) -> None:
+    module = nn.Module()
+    module.w = nn.Parameter(torch.arange(12.0).reshape(4, 3))
+    module.register_buffer("v", module.w.detach()[:2])
+    module.register_buffer("whole", module.w.detach(), persistent=False)
+    module.register_buffer("other", torch.ones(5)[1:3])
+    wct.share_(module, buffers=buffers)
+    assert shared(module.w) and shared(module.v) and shared(module.other) == buffers
+    assert module.v.data_ptr() == module.whole.data_ptr() == module.w.data_ptr()
+    with torch.no_grad():
+        module.w[1, 2] = 50
+    assert module.v[1, 2] == 50 and module.whole[1, 2] == 50
+    module.w.sum().backward()
+    assert module.w.grad.tolist() == [[1.0] * 3] * 4
+
+
+VIEWS = {
+    "part": (lambda: torch.ones(6)[:3], [1, 1, 1]),
+    "more dimensions": (lambda: torch.ones(2)[None, :], [[1, 1]]),
+    "expanded": (lambda: torch.arange(3).expand(1, -1), [[0, 1, 2]]),
+    "repeated": (lambda: torch.ones(1).expand(3), [1, 1, 1]),
+    "of a view": (lambda: torch.arange(8).view(2, 4)[1].flip(0)[1:][:2], [6, 5]),
+    "other type": (lambda: torch.ones(2).view(torch.int32), [0x3F800000] * 2),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_buffers_that_are_views_are_moved_if_asked_for(kind: str) -> None:
+    make, values = VIEWS[kind]
+    module = nn.Module()
+    module.register_buffer("view", make())
+    buffer, stride = module.view, module.view.stride()
+    wct.share_(module, buffers=True)
+    assert module.view is buffer and shared(buffer) and buffer.tolist() == values and buffer.stride() == stride
+
+
+def test_what_a_buffer_is_a_view_of_moves_with_it(model: Model) -> None:
+    table = torch.zeros(6)
+    model.register_buffer("rows", table[:3])
+    wct.share_(model, buffers=True)
+    assert shared(table) and model.rows._base is table
+    table += 2
+    model.rows[0] = 9
+    assert model.rows.tolist() == [9, 2, 2] and table.tolist() == [9, 2, 2, 2, 2, 2]
+    assert model.rows._version == table._version
+
+
+def test_another_view_outside_of_the_module_is_named(model: Model) -> None:
+    table = torch.zeros(6)
+    model.register_buffer("rows", table[:3])
+    others = table[3:]
+    with pytest.raises(wct.NotShareable, match="rows: something else refers") as failed:
+        wct.share_(model, buffers=True)
+    assert list(failed.value.tensors) == ["rows"] and not shared(others)
+
+
+def with_weight(weight: torch.Tensor) -> nn.Module:
+    module = nn.Module()
+    module.weight = nn.Parameter(weight, requires_grad=False)
+    return module
+
+
+FOREIGN = {
+    "numpy": lambda: torch.from_numpy(np.ones(5, "f4")),
+    "a part of numpy": lambda: torch.from_numpy(np.ones((5, 2), "f4"))[1:, 0],
+    "dlpack": lambda: torch.from_dlpack(np.ones(5, "f4")),
+    "buffer": lambda: torch.frombuffer(bytearray(20), dtype=torch.float32),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_memory_that_torch_did_not_make_is_named(kind: str) -> None:
+    module = with_weight(FOREIGN[kind]())
+    with pytest.raises(wct.NotShareable, match="weight: its memory was not made by torch.*clone"):
+        wct.share_(module)
+    assert not shared(module.weight)
+    module.weight.data = module.weight.data.clone()
+    wct.share_(module)
+    assert shared(module.weight)
+
+
+def test_memory_that_torch_shares_already_is_named(tmp_path: Path) -> None:
+    file = torch.from_file(str(tmp_path / "weights"), shared=True, size=6)
+    for module in (nn.Linear(3, 2).share_memory(), with_weight(file)):
+        names = [name for name, _ in module.named_parameters()]
+        with pytest.raises(wct.NotShareable, match="weight: its memory is shared with other processes") as failed:
+            wct.share_(module)
+        assert list(failed.value.tensors) == names
+        assert all(p.is_shared() for p in module.parameters())
+
+
+@pytest.mark.parametrize("mmap", [False, True], ids=["read", "mapped"])
+def test_weights_that_were_loaded_from_a_file_are_moved(tmp_path: Path, mmap: bool) -> None:
+    torch.save({"weight": torch.arange(6.0)}, tmp_path / "weights")
+    module = with_weight(torch.load(tmp_path / "weights", mmap=mmap)["weight"])
+    wct.share_(module)
+    assert shared(module.weight) and module.weight.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_looking_at_memory_that_is_then_not_moved_leaves_it_as_it_is(tmp_path: Path) -> None:
+    torch.save({"weight": torch.arange(6.0)}, tmp_path / "weights")
+    module = with_weight(torch.load(tmp_path / "weights")["weight"])
+    module.other = nn.Parameter(torch.from_numpy(np.ones(3, "f4")))
+    address = module.weight.data_ptr()
+    with pytest.raises(wct.NotShareable) as failed:
+        wct.share_(module)
+    assert list(failed.value.tensors) == ["other"] and module.weight.data_ptr() == address
+    assert not torch._C._is_cow_tensor(module.weight)
+
+
+def test_what_is_no_module_is_told() -> None:
+    for thing in (torch.ones(3), [nn.Linear(2, 2)], {}):
+        with pytest.raises(TypeError, match=rf"share_ takes a torch.nn.Module, not a {type(thing).__name__}: .*empty_like"):
+            wct.share_(thing)
+
+
 class Wrapped(torch.Tensor):
     """Any subclass."""
 
@@ -159,12 +277,14 @@ def spoilt(model: Model, how: str) -> tuple[str, object]:
     elif how == "inference":
         with torch.inference_mode():
             model.upper = nn.Parameter(torch.ones(3), requires_grad=False)
+    elif how == "conjugate":
+        model.upper = nn.Parameter(torch.ones(3, dtype=torch.cfloat).conj(), requires_grad=False)
     elif how == "refers":
         return "embed.weight", model.embed.weight.detach()[:2]
     return "upper", None
 
 
-@pytest.mark.parametrize("how", ["meta", "sparse", "Wrapped", "inference", "refers"])
+@pytest.mark.parametrize("how", ["meta", "sparse", "Wrapped", "inference", "conjugate", "refers"])
 def test_what_cannot_be_moved_is_named_and_nothing_is_moved(model: Model, how: str) -> None:
     name, _held = spoilt(model, how)
     with pytest.raises(wct.NotShareable, match=rf"{name}: .*{how}") as failed:

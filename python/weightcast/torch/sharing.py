@@ -8,6 +8,7 @@ from torch import nn
 
 from .. import _core
 from ..shared import allocate
+from .outside import Mappings, why_outside
 
 #: Tensors whose bytes are all of them. Others keep more elsewhere, or make theirs when they are asked.
 _PLAIN = (torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter))
@@ -31,18 +32,24 @@ def share_(module: nn.Module, *, buffers: bool = False) -> nn.Module:
     buffers as well. Returns the module.
 
     Each parameter stays the object that it was: an optimizer goes on with it, `requires_grad`, gradients
-    and hooks are kept, and tied parameters stay tied. Tensors that share memory go on sharing it. What is
-    in shared memory already stays where it is. Whatever replaces the memory of a parameter later
-    (`module.to`, `load_state_dict(assign=True)`) takes it out again.
+    and hooks are kept, and tied parameters stay tied. Tensors that share memory go on sharing it: a buffer
+    that is a view of a parameter moves along. What is in shared memory already stays where it is. Whatever
+    replaces the memory of a parameter later (`module.to`, `load_state_dict(assign=True)`) takes it out again.
 
     A tensor that cannot be moved, and why, is named in `NotShareable`, and nothing is moved then: memory
     of a device, sparse and quantised tensors, subclasses of tensors (FSDP2 and DTensor among them), memory
-    to which something outside of the module refers as well.
+    to which something outside of the module refers as well, or that torch did not make (a numpy array).
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"share_ takes a torch.nn.Module, not a {type(module).__name__}: for tensors of your own make "
+            "others with weightcast.empty_like(tensors), and copy the values into those"
+        )
     groups = _by_storage(module)
     wanted = _wanted(module, buffers)
     groups = [group for group in groups if any(id(tensor) in wanted for _, tensor in group)]
-    refused = dict(refusal for group in groups for refusal in _refusals(group))
+    mappings = Mappings()
+    refused = dict(refusal for group in groups for refusal in _refusals(group, mappings))
     if refused:
         raise NotShareable(refused)
     groups = [group for group in groups if not _is_shared(group[0][1])]
@@ -73,20 +80,38 @@ def _wanted(module: nn.Module, buffers: bool) -> set[int]:
 def _by_storage(module: nn.Module) -> list[list[_Named]]:
     """The tensors of each piece of memory. Whoever has no memory to speak of is alone."""
     groups: dict[Any, list[_Named]] = {}
-    for name, tensor in _all(module):
+    for name, tensor in _with_bases(_all(module)):
         plain = type(tensor) in _PLAIN and tensor.layout is torch.strided and tensor.device.type == "cpu"
         key = tensor.untyped_storage()._cdata if plain else ("alone", id(tensor))
         groups.setdefault(key, []).append((name, tensor))
     return list(groups.values())
 
 
-def _refusals(group: list[_Named]) -> Iterator[tuple[str, str]]:
+def _with_bases(tensors: Iterator[_Named]) -> Iterator[_Named]:
+    """And the tensors of which some are views. Those move too, whoever refers to them besides: a view and the
+    tensor that it is a view of are of one memory, and that tensor is often in no module."""
+    named = list(tensors)
+    known = {id(tensor) for _, tensor in named}
+    yield from named
+    for name, tensor in named:
+        base = tensor._base if type(tensor) in _PLAIN else None
+        if base is not None and id(base) not in known:
+            known.add(id(base))
+            named.append((name, base))
+            yield name, base
+
+
+def _refusals(group: list[_Named], mappings: Mappings) -> Iterator[tuple[str, str]]:
     for name, tensor in group:
         if why := _why_not(tensor):
             yield name, why
             return
     name, tensor = group[0]
-    if tensor.untyped_storage().nbytes() and _holders(tensor) > len(group) and not _is_shared(tensor):
+    if tensor.untyped_storage().nbytes() == 0 or _is_shared(tensor):
+        return
+    if why := why_outside(tensor, mappings):
+        yield name, why
+    elif _holders(tensor) > len(group):
         yield name, "something else refers to its memory as well, and would be left behind with the old one"
 
 
@@ -101,6 +126,8 @@ def _why_not(tensor: torch.Tensor) -> str | None:
         return "it is quantised"
     if tensor.is_inference():
         return "it was made in inference mode"
+    if tensor.is_conj() or tensor.is_neg():
+        return "it is a conjugate or negative that is still to be worked out (resolve_conj, resolve_neg)"
     return None
 
 
