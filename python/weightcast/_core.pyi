@@ -92,9 +92,9 @@ class Misuse(WeightcastError):
 
 @final
 class SharedMemory:
-    """So many bytes that other processes of this host can map, zeros at first."""
+    """So many bytes that other processes of this host can map, zeros at first; of one NUMA node, if named."""
 
-    def __init__(self, nbytes: int) -> None: ...
+    def __init__(self, nbytes: int, numa_node: int | None = None) -> None: ...
     #: Where it begins, as long as this value is there.
     @property
     def address(self) -> int: ...

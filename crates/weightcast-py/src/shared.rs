@@ -1,8 +1,9 @@
 //! Memory that other processes of this host can map.
 
+use crate::errors::Misuse;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use weightcast::transport::{Region, is_shared};
+use weightcast::transport::{NumaError, Region, is_shared};
 
 /// So many bytes of shared memory, zeros at first, there until this value is gone.
 #[pyclass(frozen, module = "weightcast", name = "SharedMemory")]
@@ -13,14 +14,17 @@ pub(crate) struct PySharedMemory {
 #[pymethods]
 impl PySharedMemory {
     #[new]
-    fn new(py: Python<'_>, nbytes: usize) -> PyResult<Self> {
+    #[pyo3(signature = (nbytes, numa_node = None))]
+    fn new(py: Python<'_>, nbytes: usize, numa_node: Option<u32>) -> PyResult<Self> {
         let region = py.detach(|| {
-            let region = Region::allocate_shared(nbytes)?;
+            let region = match numa_node {
+                None => Region::allocate_shared(nbytes)?,
+                Some(node) => Region::allocate_shared_on(nbytes, node)?,
+            };
             region.prefault();
-            Ok::<_, std::io::Error>(region)
+            Ok(region)
         });
-        let no = |error| PyOSError::new_err(format!("no shared memory of {nbytes} bytes: {error}"));
-        Ok(Self { region: region.map_err(no)? })
+        Ok(Self { region: region.map_err(|error| refused(nbytes, error))? })
     }
 
     /// Where it begins.
@@ -33,6 +37,16 @@ impl PySharedMemory {
     #[getter]
     fn nbytes(&self) -> usize {
         self.region.len()
+    }
+}
+
+fn refused(nbytes: usize, error: NumaError) -> PyErr {
+    match error {
+        NumaError::NoSuchNode { .. } => Misuse::new_err(error.to_string()),
+        NumaError::NotBound { .. } => PyOSError::new_err(error.to_string()),
+        NumaError::Memory(error) => {
+            PyOSError::new_err(format!("no shared memory of {nbytes} bytes: {error}"))
+        }
     }
 }
 

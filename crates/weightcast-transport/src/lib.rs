@@ -74,6 +74,7 @@ pub use lane::way::Way;
 pub use memory::computed::Compute;
 pub use memory::digest::{Digest, digest_at};
 pub use memory::kind::MemoryKind;
+pub use memory::numa::NumaError;
 pub use memory::quantise;
 pub use memory::region::{Region, RegionError};
 pub use memory::shared::is_shared;

@@ -6,6 +6,7 @@ pub(crate) mod digest;
 mod fused;
 mod host;
 pub(crate) mod kind;
+pub(crate) mod numa;
 pub mod quantise;
 mod racy;
 pub(crate) mod region;

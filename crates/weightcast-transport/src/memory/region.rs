@@ -6,6 +6,7 @@ use crate::memory::computed::{Chunk, Compute, ComputedMemory};
 use crate::memory::digest::Digest;
 use crate::memory::host::HostMemory;
 use crate::memory::kind::{MemoryKind, RegionMemory};
+use crate::memory::numa::NumaError;
 use crate::memory::shared::SharedAllocation;
 use crate::memory::stream_copy::order_stores;
 use crate::memory::sys::Ranges;
@@ -100,10 +101,22 @@ impl Region {
     /// # Errors
     /// What the system said: there is no memory, or no descriptor.
     pub fn allocate_shared(len: usize) -> io::Result<Self> {
-        let allocation = SharedAllocation::new(len)?.listed();
+        Ok(Self::of_shared(SharedAllocation::new(len)?, len))
+    }
+
+    /// The same, of memory whose pages come from one NUMA node alone.
+    ///
+    /// # Errors
+    /// If there is no such node, the kernel does not bind memory to it, or there is no memory or no descriptor.
+    pub fn allocate_shared_on(len: usize, node: u32) -> Result<Self, NumaError> {
+        Ok(Self::of_shared(SharedAllocation::on_node(len, node)?, len))
+    }
+
+    fn of_shared(allocation: SharedAllocation, len: usize) -> Self {
+        let allocation = allocation.listed();
         let address = allocation.address();
         // SAFETY: the allocation is `len` bytes or more, writable, and unmapped when it is dropped.
-        Ok(unsafe { Self::from_raw(address, len, true, allocation) })
+        unsafe { Self::from_raw(address, len, true, allocation) }
     }
 
     /// A fresh region with the given content.

@@ -9,6 +9,7 @@
 
 use crate::base::lock::lock;
 use crate::memory::allocation::{HUGE_PAGE, PAGE, aligned};
+use crate::memory::numa::{self, NumaError};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -40,6 +41,14 @@ unsafe impl Send for SharedAllocation {}
 unsafe impl Sync for SharedAllocation {}
 
 impl SharedAllocation {
+    /// `len` zero bytes, at least one page; not yet backed by pages, which then come from `node` alone.
+    pub(crate) fn on_node(len: usize, node: u32) -> Result<Self, NumaError> {
+        numa::check(node)?;
+        let allocation = Self::new(len)?;
+        numa::bind(allocation.address, allocation.len, node)?;
+        Ok(allocation)
+    }
+
     /// `len` zero bytes, at least one page; not yet backed by pages.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
         let align = if len >= HUGE_PAGE { HUGE_PAGE } else { PAGE };

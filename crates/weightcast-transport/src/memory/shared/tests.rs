@@ -103,3 +103,56 @@ fn whoever_drops_shared_memory_gives_all_of_it_back() {
         assert!(SharedAllocation::new(1 << 44).is_ok(), "round {round}");
     }
 }
+
+/// Of the mapping that begins at an address: its line in `numa_maps`.
+fn numa_line(address: *mut u8) -> String {
+    let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap();
+    let start = format!("{:x} ", address.addr());
+    maps.lines().find(|line| line.starts_with(&start)).expect("its mapping").to_owned()
+}
+
+#[test]
+fn pages_come_from_the_node_that_is_asked_for() {
+    assert!(numa_line(made(PAGE).address()).contains(" default "), "of no node by itself");
+    for len in [1, 3 * PAGE, HUGE_PAGE + 1] {
+        let memory = SharedAllocation::on_node(len, 0).unwrap();
+        assert!(numa_line(memory.address()).contains(" bind:0 "), "{len}");
+        // SAFETY: our own memory, which nobody else has.
+        unsafe { memory.address().write_bytes(7, len) };
+        assert!(numa_line(memory.address()).contains(" N0="), "{len}");
+        assert_eq!(fcntl_get_seals(memory.file()).unwrap() & SEALS, SEALS);
+    }
+}
+
+/// The kernel keeps the node with the file: another mapping of it is bound as well.
+#[test]
+fn a_node_holds_for_whoever_maps_the_memory() {
+    let memory = SharedAllocation::on_node(PAGE, 0).unwrap();
+    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+    let other =
+        unsafe { mmap(null_mut(), PAGE, ProtFlags::READ, MapFlags::SHARED, memory.file(), 0) }
+            .unwrap();
+    assert!(numa_line(other.cast()).contains(" bind:0 "));
+    // SAFETY: mapped above, unmapped once.
+    unsafe { munmap(other, PAGE) }.unwrap();
+}
+
+#[test]
+fn a_node_that_is_not_there_is_named_beside_those_that_are() {
+    let there = std::fs::read_to_string("/sys/devices/system/node/has_memory").unwrap();
+    for node in [1023, u32::MAX] {
+        let error = SharedAllocation::on_node(PAGE, node).err().expect("no such node").to_string();
+        let expected = format!("NUMA node {node}: nodes with memory are {};", there.trim());
+        assert!(error.contains(&expected), "{error}");
+    }
+    // Where the kernel's list cannot be read, the kernel refuses.
+    let memory = made(PAGE);
+    for node in [1023, 1024, u32::MAX] {
+        let refused = numa::bind(memory.address(), PAGE, node).unwrap_err();
+        assert!(
+            matches!(&refused, NumaError::NotBound { node: of, .. } if *of == node),
+            "{refused}"
+        );
+        assert!(refused.to_string().contains("Mems_allowed_list"), "{refused}");
+    }
+}
