@@ -103,6 +103,32 @@ def test_tensors_that_are_more_than_their_bytes_are_refused() -> None:
         wc.empty_like(quantised)
 
 
+def policy_of(address: int) -> str:
+    """What `numa_maps` says of the mapping that an address is in."""
+    lines = [line.split() for line in Path("/proc/self/numa_maps").read_text().splitlines()]
+    return max((int(words[0], 16), words[1]) for words in lines if int(words[0], 16) <= address)[1]
+
+
+def test_memory_comes_from_the_numa_node_that_is_named(model: Model) -> None:
+    assert policy_of(wc.empty_like(np.ones(5)).ctypes.data) == "default"
+    array = wc.empty_like(np.ones(5), numa_node=0)
+    assert policy_of(array.ctypes.data) == "bind:0" and not array.any()
+    assert policy_of(wc.empty_like(np.ones(1 << 20), numa_node=0).ctypes.data) == "bind:0"
+    wct.share_(model, numa_node=0)
+    assert all(policy_of(p.data_ptr()) == "bind:0" for p in model.parameters())
+
+
+def test_a_numa_node_that_is_not_there_is_named_beside_those_that_are(model: Model) -> None:
+    there = Path("/sys/devices/system/node/has_memory").read_text().strip()
+    addresses = [p.data_ptr() for p in model.parameters()]
+    for ask in (lambda: wc.empty_like(np.ones(5), numa_node=63), lambda: wct.share_(model, numa_node=63)):
+        with pytest.raises(wc.Misuse, match=rf"NUMA node 63: nodes with memory are {there};"):
+            ask()
+    assert addresses == [p.data_ptr() for p in model.parameters()]
+    with pytest.raises(ValueError, match="numa_node is an integer from 0"):
+        wc.empty_like(np.ones(5), numa_node=-1)
+
+
 def test_a_module_is_moved_and_stays_what_it_was(model: Model) -> None:
     x = torch.tensor([1, 2, 3])
     model(x).sum().backward()

@@ -9,30 +9,35 @@ from typing import Any
 import numpy as np
 
 from ._core import Misuse, SharedMemory
+from .arguments import counted
 
 #: Each array begins at a line of the cache.
 _LINE = 64
 
 
-def empty_like(like: Any) -> Any:
+def empty_like(like: Any, *, numa_node: int | None = None) -> Any:
     """An array or tensor of the same shape and type as `like` in shared memory, all zeros.
 
     Of a dict, a list or a tuple, one of each: in one piece of memory, so that an export of all of them is
     lent as one. Tensors are on the CPU, contiguous, and ask for no gradients.
+
+    With `numa_node` all pages come from the memory of that node, for whoever writes them. `Misuse` names the
+    nodes that there are, if that is none of them.
     """
     found: list[Any] = []
     rebuild = _taken_apart(like, found)
-    pieces = iter(allocate([_nbytes(one) for one in found]))
+    pieces = iter(allocate([_nbytes(one) for one in found], numa_node))
     return rebuild([_as(one, next(pieces)) for one in found])
 
 
-def allocate(sizes: Sequence[int]) -> list[Any]:
+def allocate(sizes: Sequence[int], numa_node: int | None = None) -> list[Any]:
     """Writable buffers of these sizes, in one piece of shared memory that is there as long as any of them."""
+    node = None if numa_node is None else counted("numa_node", numa_node)
     starts, end = [], 0
     for size in sizes:
         starts.append(end)
         end += -(-size // _LINE) * _LINE
-    memory = SharedMemory(end)
+    memory = SharedMemory(end, node)
     return [_buffer(memory, start, size) for start, size in zip(starts, sizes, strict=True)]
 
 

@@ -27,7 +27,7 @@ class NotShareable(_core.Misuse):
         self.tensors = tensors
 
 
-def share_(module: nn.Module, *, buffers: bool = False) -> nn.Module:
+def share_(module: nn.Module, *, buffers: bool = False, numa_node: int | None = None) -> nn.Module:
     """Moves the parameters of a module on the CPU to shared memory, in place; with `buffers` its persistent
     buffers as well. Returns the module.
 
@@ -35,6 +35,7 @@ def share_(module: nn.Module, *, buffers: bool = False) -> nn.Module:
     and hooks are kept, and tied parameters stay tied. Tensors that share memory go on sharing it: a buffer
     that is a view of a parameter moves along. What is in shared memory already stays where it is. Whatever
     replaces the memory of a parameter later (`module.to`, `load_state_dict(assign=True)`) takes it out again.
+    With `numa_node` the memory comes from that node alone, as in `weightcast.empty_like`.
 
     A tensor that cannot be moved, and why, is named in `NotShareable`, and nothing is moved then: memory
     of a device, sparse and quantised tensors, subclasses of tensors (FSDP2 and DTensor among them), memory
@@ -53,7 +54,7 @@ def share_(module: nn.Module, *, buffers: bool = False) -> nn.Module:
     if refused:
         raise NotShareable(refused)
     groups = [group for group in groups if not _is_shared(group[0][1])]
-    buffers_ = allocate([group[0][1].untyped_storage().nbytes() for group in groups])
+    buffers_ = allocate([group[0][1].untyped_storage().nbytes() for group in groups], numa_node)
     for group, buffer in zip(groups, buffers_, strict=True):
         _move([tensor for _, tensor in group], buffer)
     return module
