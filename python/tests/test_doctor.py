@@ -30,6 +30,7 @@ def test_a_job_that_is_well(server: wc.Server) -> None:
     assert all(checks), [check for check in checks if not check]
     # The second process is this Python.
     assert found["way.tcp"].verdict == "ok" and "GB/s" in found["way.tcp"].found
+    assert found["way.shared-memory"].verdict == "ok" and "empty_like" in found["way.shared-memory"].found
     assert found["server.reach"].of == server.address
     assert found["server.version"].verdict == "ok" and wc.__version__ in found["server.version"].found
     assert found["token.accepted"].verdict == "ok"

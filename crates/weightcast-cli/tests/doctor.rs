@@ -138,7 +138,8 @@ fn a_job_that_is_well_has_no_problem() {
         found.says("way.tcp", "ok", &["GB/s"]);
         // A kernel may forbid it, and says so.
         assert_ne!(found.check("way.direct", None)["verdict"], "not applicable");
-        for id in ["way.shared-memory", "way.rdma", "way.cuda"] {
+        found.says("way.shared-memory", "ok", &["GB/s", "empty_like", "pages"]);
+        for id in ["way.rdma", "way.cuda"] {
             found.says(id, "not applicable", &["this build has no"]);
         }
         found.says("server", "ok", &[&server.address, "as given"]);

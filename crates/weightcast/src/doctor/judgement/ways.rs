@@ -1,12 +1,15 @@
 //! Ways of moving bytes: which work here, as a second process has proved.
 
 use super::size;
-use crate::doctor::check::Check;
+use crate::doctor::check::{Check, CheckVerdict};
 
 /// What is known of the ways of this host.
 pub(in crate::doctor) struct WayFacts {
     pub(in crate::doctor) direct: Trial,
     pub(in crate::doctor) tcp: Trial,
+    pub(in crate::doctor) shared: Trial,
+    /// Where the kernel has huge pages: for which shared memory they are (`shmem_enabled`).
+    pub(in crate::doctor) shmem_pages: Option<String>,
     /// Yama's, if the kernel has it.
     pub(in crate::doctor) ptrace_scope: Option<u32>,
     /// Adapters that could do RDMA.
@@ -35,16 +38,14 @@ pub(in crate::doctor) enum Trial {
 
 const DIRECT: &str = "way.direct";
 const TCP: &str = "way.tcp";
+const SHARED: &str = "way.shared-memory";
 
 /// The checks of all ways.
 pub(in crate::doctor) fn judge(facts: &WayFacts) -> Vec<Check> {
     vec![
         direct(facts),
         tcp(&facts.tcp),
-        Check::not_applicable(
-            "way.shared-memory",
-            "this build has no shared memory: processes of one host read each other directly",
-        ),
+        shared(facts),
         absent("way.rdma", "RDMA", facts.rdma_devices, "RDMA devices"),
         absent("way.cuda", "CUDA", facts.gpus, "GPUs"),
     ]
@@ -85,6 +86,37 @@ fn tcp(trial: &Trial) -> Check {
     }
 }
 
+fn shared(facts: &WayFacts) -> Check {
+    if let Trial::Failed(why) = &facts.shared {
+        let advice = "run Linux 5.1 or later with /proc mounted, and allow memfd_create and seals \
+                      (containers: the seccomp profile); until then, reads within this host are \
+                      direct or go over TCP";
+        return Check::warning(SHARED, why, advice);
+    }
+    let mut check = moved(SHARED, &facts.shared, "read from memory that another process shares");
+    if check.verdict == CheckVerdict::Ok {
+        let pages = shmem_pages(facts.shmem_pages.as_deref());
+        check.found += "; for weights that lie there (share_ of weightcast.torch, empty_like), \
+                        others are read directly; ";
+        check.found += &pages;
+    }
+    check
+}
+
+/// Which pages back shared memory.
+fn shmem_pages(shmem_enabled: Option<&str>) -> String {
+    match shmem_enabled {
+        None => "the kernel has no huge pages for it".to_owned(),
+        Some(setting @ ("always" | "within_size" | "advise" | "force")) => {
+            format!("the kernel backs it with huge pages (shmem_enabled is {setting})")
+        }
+        Some(setting) => format!(
+            "the kernel backs it with small pages (shmem_enabled is {setting}); for huge ones, \
+             write advise to /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+        ),
+    }
+}
+
 /// Of a trial that has not failed.
 fn moved(id: &'static str, trial: &Trial, how: &str) -> Check {
     match trial {
@@ -107,10 +139,18 @@ fn moved(id: &'static str, trial: &Trial, how: &str) -> Check {
 mod tests {
     use super::*;
     use crate::doctor::check::CheckVerdict::{NotApplicable, Ok, Problem, Warning};
-    use crate::doctor::check::{CheckVerdict, assert_check};
+    use crate::doctor::check::assert_check;
 
     fn facts(direct: Trial, tcp: Trial) -> WayFacts {
-        WayFacts { direct, tcp, ptrace_scope: None, rdma_devices: 0, gpus: 0 }
+        WayFacts {
+            direct,
+            tcp,
+            shared: moved(),
+            shmem_pages: None,
+            ptrace_scope: None,
+            rdma_devices: 0,
+            gpus: 0,
+        }
     }
 
     fn moved() -> Trial {
@@ -128,9 +168,11 @@ mod tests {
             (untried(), NotApplicable, NotApplicable, &["no program"]),
         ];
         for (trial, direct, tcp, words) in table {
-            let checks = judge(&facts(trial.clone(), trial));
+            let of_all = WayFacts { shared: trial.clone(), ..facts(trial.clone(), trial) };
+            let checks = judge(&of_all);
             assert_check(&checks[0], "way.direct", direct, words);
             assert_check(&checks[1], "way.tcp", tcp, words);
+            assert_check(&checks[2], "way.shared-memory", direct, words);
         }
     }
 
@@ -151,11 +193,35 @@ mod tests {
     }
 
     #[test]
+    fn shared_memory_is_told_with_what_it_is_for_and_its_pages() {
+        let judged = |shared, pages: Option<&str>| {
+            let facts = WayFacts {
+                shared,
+                shmem_pages: pages.map(str::to_owned),
+                ..facts(moved(), moved())
+            };
+            judge(&facts).swap_remove(2)
+        };
+        for (pages, said) in [
+            (None, "no huge pages"),
+            (Some("never"), "small pages (shmem_enabled is never); for huge ones, write advise to"),
+            (Some("deny"), "small pages (shmem_enabled is deny)"),
+            (Some("advise"), "huge pages (shmem_enabled is advise)"),
+            (Some("within_size"), "huge pages (shmem_enabled is within_size)"),
+        ] {
+            let words = ["10.0 GB/s", "empty_like", "others are read directly", said];
+            assert_check(&judged(moved(), pages), "way.shared-memory", Ok, &words);
+        }
+        let failed = judged(Trial::Failed("no memfd".to_owned()), Some("never"));
+        let words = ["no memfd", "memfd_create", "direct or go over TCP"];
+        assert_check(&failed, "way.shared-memory", Warning, &words);
+    }
+
+    #[test]
     fn ways_that_this_build_lacks_are_told_with_what_the_host_has() {
         let facts = WayFacts { rdma_devices: 4, gpus: 8, ..facts(moved(), moved()) };
         let checks = judge(&facts);
-        for (check, (id, words)) in checks[2..].iter().zip([
-            ("way.shared-memory", ["this build has no shared memory", "directly"]),
+        for (check, (id, words)) in checks[3..].iter().zip([
             ("way.rdma", ["this build has no RDMA", "4 RDMA devices"]),
             ("way.cuda", ["this build has no CUDA", "8 GPUs"]),
         ]) {

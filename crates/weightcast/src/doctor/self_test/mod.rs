@@ -7,7 +7,7 @@
 mod order;
 mod reader;
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -27,9 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What it may say: a line for each way.
 const SAID_BYTES: u64 = 16 << 10;
 
-/// The trials of a direct read and of TCP. `program` is a command that runs [`self_test_reader`]; `ip` is what a data
+/// The trials of a direct read, of TCP and of shared memory. `program` is a command that runs [`self_test_reader`]; `ip` is what a data
 /// port would bind.
-pub(super) fn trials(program: &[String], ip: Result<IpAddr, String>) -> [Trial; 2] {
+pub(super) fn trials(program: &[String], ip: Result<IpAddr, String>) -> [Trial; 3] {
     let untried = |why: &str| WAYS.map(|_| Trial::NotTried(why.to_owned()));
     let Some((program, arguments)) = program.split_first() else {
         return untried("there is no program to start a second process with");
@@ -43,8 +43,9 @@ pub(super) fn trials(program: &[String], ip: Result<IpAddr, String>) -> [Trial; 
         Ok(said) => said,
         Err(why) => return untried(&format!("no second process ({program}): {why}")),
     };
-    let [direct, tcp] = WAYS.map(|way| source.trial(WayReport::find(way, &said)));
-    [direct, source.tcp_failed.map_or(tcp, Trial::Failed)]
+    let [direct, tcp, shared] = WAYS.map(|way| source.trial(WayReport::find(way, &said)));
+    let tcp = source.tcp_failed.map_or(tcp, Trial::Failed);
+    [direct, tcp, source.shared.err().map_or(shared, Trial::Failed)]
 }
 
 /// The memory that is read.
@@ -52,6 +53,8 @@ struct Source {
     server: DataServer,
     auth: Auth,
     export: u64,
+    /// The export of as much shared memory, or why there is none.
+    shared: Result<u64, String>,
     digest: Digest,
     /// Why the address for data ports cannot be bound, so that loopback serves instead.
     tcp_failed: Option<String>,
@@ -71,8 +74,10 @@ impl Source {
         let region = Region::allocate(BYTES).map_err(|error| error.to_string())?;
         fill(&region);
         let digest = region.digest(0, BYTES, 0).expect("the whole region");
-        let export = server.exports().expose(GENERATION, vec![region]).0;
-        Ok(Self { server, auth, export, digest, tcp_failed })
+        let expose = |region| server.exports().expose(GENERATION, vec![region]).0;
+        let shared = shared_memory(Region::allocate_shared(BYTES)).map(expose);
+        let export = expose(region);
+        Ok(Self { server, auth, export, shared, digest, tcp_failed })
     }
 
     fn order(&self) -> SelfTestOrder {
@@ -84,7 +89,8 @@ impl Source {
             _ => {}
         }
         let token = self.auth.token.clone().expect("it was drawn");
-        SelfTestOrder { address, token, export: self.export, bytes: BYTES as u64 }
+        let shared = self.shared.as_ref().ok().copied();
+        SelfTestOrder { address, token, export: self.export, shared, bytes: BYTES as u64 }
     }
 
     /// What a report comes to.
@@ -96,6 +102,13 @@ impl Source {
             None => Trial::NotTried("the second process ended before it had tried".to_owned()),
         }
     }
+}
+
+/// The memory with its bytes, if it could be made, mapped and sealed.
+fn shared_memory(made: io::Result<Region>) -> Result<Region, String> {
+    let region = made.map_err(|error| format!("no memory can be shared: {error}"))?;
+    fill(&region);
+    Ok(region)
 }
 
 /// Bytes that repeat nowhere near.

@@ -7,7 +7,9 @@ use weightcast_transport::{Digest, Secret, Way};
 /// The generation at which the memory is served.
 pub(super) const GENERATION: u64 = 1;
 /// The ways that are tried, in the order of their trials.
-pub(super) const WAYS: [Way; 2] = [Way::Direct, Way::Tcp];
+pub(super) const WAYS: [Way; 3] = [Way::Direct, Way::Tcp, Way::Shared];
+/// In the place of an export that there is not.
+const NONE: &str = "none";
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -15,22 +17,26 @@ pub(super) struct SelfTestOrder {
     pub(super) address: SocketAddr,
     pub(super) token: Secret,
     pub(super) export: u64,
+    /// The same bytes in shared memory, if there is any.
+    pub(super) shared: Option<u64>,
     pub(super) bytes: u64,
 }
 
 impl SelfTestOrder {
     pub(super) fn line(&self) -> String {
         let token = String::from_utf8_lossy(self.token.expose());
-        format!("{} {token} {} {}", self.address, self.export, self.bytes)
+        let shared = self.shared.map_or(NONE.to_owned(), |export| export.to_string());
+        format!("{} {token} {} {shared} {}", self.address, self.export, self.bytes)
     }
 
     pub(super) fn parse(line: &str) -> Option<Self> {
-        let [address, token, export, bytes] =
-            <[&str; 4]>::try_from(line.split_ascii_whitespace().collect::<Vec<_>>()).ok()?;
+        let [address, token, export, shared, bytes] =
+            <[&str; 5]>::try_from(line.split_ascii_whitespace().collect::<Vec<_>>()).ok()?;
         Some(Self {
             address: address.parse().ok()?,
             token: Secret::new(token),
             export: export.parse().ok()?,
+            shared: if shared == NONE { None } else { Some(shared.parse().ok()?) },
             bytes: bytes.parse().ok()?,
         })
     }
@@ -48,7 +54,11 @@ pub(super) enum WayReport {
 }
 
 fn name(way: Way) -> &'static str {
-    if way == Way::Direct { "direct" } else { "tcp" }
+    match way {
+        Way::Shared => "shared",
+        Way::Direct => "direct",
+        _ => "tcp",
+    }
 }
 
 impl WayReport {
@@ -85,16 +95,23 @@ mod tests {
 
     #[test]
     fn an_order_is_understood_as_it_was_given() {
-        for address in ["10.0.0.1:7", "[::1]:9"] {
+        for (address, shared) in [("10.0.0.1:7", None), ("[::1]:9", Some(u64::MAX - 1))] {
             let address = address.parse().unwrap();
             let token = Secret::new("t".repeat(32));
-            let order = SelfTestOrder { address, token, export: u64::MAX, bytes: 3 };
+            let order = SelfTestOrder { address, token, export: u64::MAX, shared, bytes: 3 };
             let heard = SelfTestOrder::parse(&order.line()).unwrap();
             assert_eq!((heard.address, heard.export, heard.bytes), (address, u64::MAX, 3));
+            assert_eq!(heard.shared, shared);
             assert_eq!(heard.token.expose(), order.token.expose());
         }
-        for line in ["", "10.0.0.1:7 t 1", "10.0.0.1:7 t 1 2 3", "host:7 t 1 2", "10.0.0.1:7 t x 2"]
-        {
+        for line in [
+            "",
+            "10.0.0.1:7 t 1 2",
+            "10.0.0.1:7 t 1 2 3 4",
+            "host:7 t 1 none 2",
+            "10.0.0.1:7 t x none 2",
+            "10.0.0.1:7 t 1 x 2",
+        ] {
             assert!(SelfTestOrder::parse(line).is_none(), "{line}");
         }
     }
@@ -103,7 +120,10 @@ mod tests {
     fn a_report_is_understood_as_it_was_given() {
         let read = WayReport::Read { seconds: 0.125, digest: Digest([u64::MAX, 7]) };
         let failed = WayReport::Failed("no: two\nlines".to_owned());
-        let text = [read.line(Way::Direct), failed.line(Way::Tcp)].join("\n");
+        let fast = WayReport::Read { seconds: 0.25, digest: Digest([1, 2]) };
+        let lines = [read.line(Way::Direct), failed.line(Way::Tcp), fast.line(Way::Shared)];
+        let text = lines.join("\n");
+        assert_eq!(WayReport::find(Way::Shared, &text), Some(fast));
         assert_eq!(WayReport::find(Way::Direct, &text), Some(read));
         assert_eq!(
             WayReport::find(Way::Tcp, &text),

@@ -2,6 +2,8 @@
 
 use std::io::{BufReader, Cursor};
 
+use weightcast_transport::Way;
+
 use super::*;
 
 /// Set in the second process.
@@ -14,22 +16,23 @@ fn program(script: &str) -> Vec<String> {
 
 fn own_program() -> Vec<String> {
     let this = std::env::current_exe().unwrap();
-    let name = "doctor::self_test::tests::both_ways_are_proved_between_two_processes";
+    let name = "doctor::self_test::tests::all_ways_are_proved_between_two_processes";
     program(&format!("exec env {INSIDE}=1 '{}' --exact {name} --nocapture", this.display()))
 }
 
 #[test]
-fn both_ways_are_proved_between_two_processes() {
+fn all_ways_are_proved_between_two_processes() {
     if std::env::var_os(INSIDE).is_some() {
         println!();
         return self_test_reader(std::io::stdin().lock(), std::io::stdout()).unwrap();
     }
-    let [direct, tcp] = trials(&own_program(), Ok(Ipv4Addr::LOCALHOST.into()));
+    let [direct, tcp, shared] = trials(&own_program(), Ok(Ipv4Addr::LOCALHOST.into()));
     let moved = |trial: &Trial| match trial {
         Trial::Moved { bytes, seconds } => *bytes == BYTES as u64 && *seconds > 0.0,
         _ => false,
     };
     assert!(moved(&tcp), "{tcp:?}");
+    assert!(moved(&shared), "{shared:?}");
     // Where the kernel forbids it, it says so.
     assert!(moved(&direct) || matches!(direct, Trial::Failed(_)), "{direct:?}");
 }
@@ -74,6 +77,17 @@ fn other_bytes_are_found_out() {
 }
 
 #[test]
+fn without_shared_memory_that_way_alone_fails_and_says_why() {
+    let mut source = Source::serve(Ok(Ipv4Addr::LOCALHOST.into())).unwrap();
+    let none = shared_memory(Err(std::io::ErrorKind::Unsupported.into())).unwrap_err();
+    assert!(none.contains("no memory can be shared: unsupported"), "{none}");
+    source.shared = Err(none);
+    let said = reported(&source.order().line()).unwrap();
+    assert_eq!(WayReport::find(Way::Shared, &said), None);
+    assert!(WayReport::find(Way::Tcp, &said).is_some(), "{said}");
+}
+
+#[test]
 fn a_program_that_is_none_leaves_the_ways_untried() {
     let loopback = || Ok(Ipv4Addr::LOCALHOST.into());
     for (program, word) in [
@@ -89,11 +103,12 @@ fn a_program_that_is_none_leaves_the_ways_untried() {
     }
 }
 
-/// The memory of another process is still read directly.
+/// The memory of another process is still read, as shared memory and directly.
 #[test]
 fn an_address_of_another_host_fails_tcp_alone() {
     let elsewhere: IpAddr = "192.0.2.200".parse().unwrap();
-    let [direct, tcp] = trials(&own_program(), Ok(elsewhere));
+    let [direct, tcp, shared] = trials(&own_program(), Ok(elsewhere));
+    assert!(matches!(shared, Trial::Moved { .. }), "{shared:?}");
     assert!(matches!(&tcp, Trial::Failed(why) if why.contains("192.0.2.200")), "{tcp:?}");
     assert!(matches!(direct, Trial::Moved { .. } | Trial::Failed(_)), "{direct:?}");
 }
