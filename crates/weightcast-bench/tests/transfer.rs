@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn bench(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weightcast-bench"))
@@ -36,6 +36,31 @@ fn measured(transfer: &Value) -> Vec<&Value> {
     ways.iter().filter(|way| way["stack"].is_object()).collect()
 }
 
+/// The rows say of each way beside each limit what `ways` says at length.
+fn assert_rows(transfer: &Value) {
+    let limits = |way: &Value| way["limits"].as_array().expect("limits").clone();
+    let long = measured(transfer).into_iter().flat_map(|way| {
+        let of = |limit: &Value| {
+            let median = &way["stack"]["median_s"];
+            json!({"way": way["way"], "median_s": median, "limit": limit["limit"], "of_limit": limit["ratio"]})
+        };
+        limits(way).iter().map(of).collect::<Vec<_>>()
+    });
+    assert_eq!(transfer["rows"], Value::Array(long.collect()));
+}
+
+fn assert_tcp_is_set_beside_the_best_sockets(report: &Value) {
+    let tried = report["socket_pairs"].as_array().expect("shapes");
+    let medians: Vec<_> = tried.iter().map(|pair| pair["median_s"].as_f64().unwrap()).collect();
+    assert!(tried.len() == 9 && medians.is_sorted(), "{tried:?}");
+    let best = format!("best socket pair ({})", tried[0]["shape"].as_str().unwrap());
+    let tcp = &report["transfers"][0]["ways"][1]["limits"];
+    assert_eq!(
+        (&tcp[0]["limit"], &tcp[1]["limit"]),
+        (&json!(best), &json!(best + " with digests"))
+    );
+}
+
 #[test]
 fn tiny_tensors_are_measured_and_verified() {
     let report = json(&bench(&["--json", "--case", "tiny"]));
@@ -61,9 +86,12 @@ fn tiny_tensors_are_measured_and_verified() {
         }
         let memcpy = if way["way"] == "shared" { "memcpy of shared pages x2" } else { "memcpy x2" };
         assert!(way["limits"].as_array().unwrap().iter().any(|l| l["limit"] == memcpy));
-        assert_eq!(way["floors"][0]["wanted"], 0.015);
+        let seconds = if way["way"] == "shared" { 0.005 } else { 0.015 };
+        assert_eq!(way["floors"][0]["wanted"], seconds);
         assert!(way["floors"][0]["pass"].is_boolean());
     }
+    assert_rows(transfer);
+    assert_tcp_is_set_beside_the_best_sockets(&report);
     assert_drawn(&report, &["Way: tcp", "tiny, 20.5 MB", "memcpy x2"]);
 }
 

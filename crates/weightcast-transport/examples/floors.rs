@@ -93,13 +93,13 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
         }
     }
     for streams in [1, 2] {
-        let raw = || Ok(bench::tcp(&source, &target, streams)?);
+        let raw = || Ok(bench::tcp(&source, &target, pair(streams))?);
         let ours = |copies: &[StridedCopy]| run(tcp, export, copies, targets, streams);
         beside(&format!("socket pair, {streams} streams"), len, "tcp", &whole, raw, ours)?;
     }
     let (server, peer, grant) = granting(&target)?;
     for streams in [1, 2] {
-        let raw = || Ok(bench::tcp(&source, &target, streams)?);
+        let raw = || Ok(bench::tcp(&source, &target, pair(streams))?);
         let ours = |copies: &[StridedCopy]| push(&peer, &grant, copies, &source, streams);
         beside(&format!("socket pair, {streams} streams"), len, "write", &whole, raw, ours)?;
     }
@@ -110,6 +110,11 @@ fn measure(len: usize, [direct, tcp]: &[Peer; 2], export: ExportId) -> Outcome<(
         println!("5,000 of 4 KiB, {:?}: {:.1} ms", peer.way(), took * 1e3);
     }
     Ok(())
+}
+
+/// Raw sockets that write a mebibyte at once.
+fn pair(streams: usize) -> bench::SocketShape {
+    bench::SocketShape { streams, piece: 1 << 20 }
 }
 
 fn print(name: &str, bytes: usize, seconds: f64) {

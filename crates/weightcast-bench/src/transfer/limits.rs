@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use weightcast::transport::bench::{self, Slices};
+use anyhow::{Context, Result, ensure};
+use weightcast::transport::bench::{self, Slices, SocketShape};
 use weightcast::transport::{Auth, ExportId, Peer, Region, Way};
 
 use super::orders::BareExport;
+use super::sockets;
 use super::source::{BARE_GENERATION, SOON, contiguous};
 use crate::weights::memory::{KnownMemory, warm, warm_shared};
 
@@ -17,8 +18,10 @@ pub(crate) enum Limit {
     Readv { threads: usize },
     /// The same, with the column slices of the case as separate ranges.
     ReadvSlices { threads: usize, slices: Slices },
-    /// A raw loopback socket pair per stream.
-    Sockets { streams: usize },
+    /// Raw loopback sockets, in the shape that was found to be the fastest.
+    Sockets(SocketShape),
+    /// The same, with a digest at both ends.
+    DigestedSockets(SocketShape),
     /// Non-temporal copies within this process.
     Memcpy { threads: usize },
     /// The loop of reads of shared memory, which digests as it copies, over shared memory of this process.
@@ -37,7 +40,8 @@ impl Limit {
         match self {
             Self::Readv { threads } => format!("process_vm_readv x{threads}"),
             Self::ReadvSlices { threads, .. } => format!("process_vm_readv x{threads} sliced"),
-            Self::Sockets { streams } => format!("socket pair x{streams}"),
+            Self::Sockets(shape) => best_pair(shape),
+            Self::DigestedSockets(shape) => format!("{} with digests", best_pair(shape)),
             Self::Memcpy { threads } => format!("memcpy x{threads}"),
             Self::Fused { threads } => format!("copy and digest x{threads}"),
             Self::FusedSlices { threads, .. } => format!("copy and digest x{threads} sliced"),
@@ -45,6 +49,10 @@ impl Limit {
             Self::SharedLibc { threads } => format!("libc memcpy of shared pages x{threads}"),
         }
     }
+}
+
+fn best_pair(shape: SocketShape) -> String {
+    format!("best socket pair ({})", sockets::name(shape))
 }
 
 /// What the limits need: contiguous memory in this process and in the source process.
@@ -88,9 +96,10 @@ impl LimitProbe {
         match limit {
             Limit::Readv { threads } => self.read(threads, Slices::default()),
             Limit::ReadvSlices { threads, slices } => self.read(threads, slices),
-            Limit::Sockets { streams } => {
-                bench::tcp(&self.source, &self.target, streams).context("raw socket pair")
+            Limit::Sockets(shape) => {
+                bench::tcp(&self.source, &self.target, shape).context("raw socket pair")
             }
+            Limit::DigestedSockets(shape) => self.digested(shape),
             Limit::Memcpy { threads } | Limit::SharedMemcpy { threads } => {
                 Ok(bench::memcpy(&self.source, &self.target, threads))
             }
@@ -100,6 +109,13 @@ impl LimitProbe {
                 Ok(bench::libc_memcpy(&self.source, &self.target, threads))
             }
         }
+    }
+
+    fn digested(&self, shape: SocketShape) -> Result<f64> {
+        let moved = bench::tcp_digested(&self.source, &self.target, shape);
+        let (seconds, [sent, received]) = moved.context("raw socket pair with digests")?;
+        ensure!(sent == received, "raw sockets brought other bytes than were sent");
+        Ok(seconds)
     }
 
     fn fused(&self, threads: usize, slices: Slices) -> f64 {

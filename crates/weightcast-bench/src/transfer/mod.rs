@@ -2,13 +2,14 @@
 //!
 //! Reading order: this file (the command), [`turns`] (limits and stack by turns), [`stack`] (the
 //! target, in this process), [`child`] and [`source`] (the publisher's shards, each in a process of
-//! its own, ordered about by [`orders`]), [`limits`], [`report`] and [`table`].
+//! its own, ordered about by [`orders`]), [`limits`], [`sockets`] (which of them is TCP's), [`report`] and [`table`].
 
 mod child;
 mod limits;
 mod orders;
 mod publish;
 mod report;
+mod sockets;
 pub(crate) mod source;
 mod stack;
 mod table;
@@ -18,7 +19,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use weightcast::plan::Layout;
 use weightcast::transport::Way;
+use weightcast::transport::bench::SocketShape;
 use weightcast::{ServeConfig, Server, serve};
 
 use crate::base::machine::machine;
@@ -62,6 +65,7 @@ pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
         machine: machine(),
         quick: arguments.quick,
         runs,
+        socket_pairs: Vec::new(),
         transfers: Vec::new(),
         publish: Vec::new(),
         verified: true,
@@ -72,8 +76,15 @@ pub(crate) fn run(arguments: &TransferOf) -> Result<()> {
         eprintln!("publish");
         report.publish = publish::measure(&server, arguments.quick, runs)?;
     }
-    for case in names.iter().flat_map(|name| arguments.cases(*name)) {
-        let transfer = transfer(&server, &case, runs);
+    let cases: Vec<_> = names.iter().flat_map(|name| arguments.cases(*name)).collect();
+    let most = cases.iter().map(received).collect::<Result<Vec<_>>>()?.into_iter().max();
+    if let Some(bytes) = most {
+        eprintln!("socket pairs");
+        report.socket_pairs = sockets::probe(bytes)?;
+    }
+    for case in &cases {
+        let best = report.socket_pairs.first().context("raw sockets were tried")?.shape;
+        let transfer = transfer(&server, case, best, runs);
         report.transfers.push(transfer.with_context(|| format!("case {}", case.name))?);
     }
     report.verified = verified(&report.transfers);
@@ -111,8 +122,18 @@ impl TransferOf {
     }
 }
 
+/// Bytes that the reader's shards receive.
+fn received(case: &TransferCase) -> Result<u64> {
+    Ok(case.targets()?.iter().map(Layout::bytes).sum())
+}
+
 /// Measures one case by all ways.
-fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseReport> {
+fn transfer(
+    server: &Server,
+    case: &TransferCase,
+    sockets: SocketShape,
+    runs: usize,
+) -> Result<CaseReport> {
     eprint!("{}:", case.name);
     let allocate = |layout| Ok(KnownMemory::allocate(layout)?.freezing(case.freezes));
     let targets = case.targets()?.into_iter().map(allocate).collect::<Result<Vec<_>>>()?;
@@ -127,6 +148,7 @@ fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseRep
         model: &model,
         case,
         limits: &limits,
+        sockets,
         targets: &targets,
         runs,
     };
@@ -144,6 +166,7 @@ fn transfer(server: &Server, case: &TransferCase, runs: usize) -> Result<CaseRep
         model: &model,
         case,
         limits: &limits,
+        sockets,
         targets: &targets,
         runs,
     };

@@ -1,7 +1,9 @@
 //! The measured values, as `--json` prints them.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use weightcast::transport::bench::SocketShape;
 
+use super::sockets;
 use crate::base::machine::Machine;
 use crate::base::measure::median;
 
@@ -11,11 +13,30 @@ pub(crate) struct TransferReport {
     pub(crate) machine: Machine,
     pub(crate) quick: bool,
     pub(crate) runs: usize,
+    /// The shapes of raw sockets that were tried, the fastest first: TCP is set beside that one.
+    pub(crate) socket_pairs: Vec<SocketTimes>,
     pub(crate) transfers: Vec<CaseReport>,
     pub(crate) publish: Vec<PublishTime>,
     /// Whether every update was verified and every byte was then found in its place.
     pub(crate) verified: bool,
     pub(crate) seconds: f64,
+}
+
+/// Raw sockets of one shape, with no digest.
+#[derive(Debug, Serialize)]
+pub(crate) struct SocketTimes {
+    /// Streams and bytes of a write: `2 x 1 MiB`.
+    #[serde(serialize_with = "name_of_shape")]
+    pub(crate) shape: SocketShape,
+    /// That each try moved.
+    pub(crate) bytes: u64,
+    pub(crate) median_s: f64,
+    pub(crate) gb_per_s: f64,
+    pub(crate) all_s: Vec<f64>,
+}
+
+fn name_of_shape<S: Serializer>(shape: &SocketShape, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&sockets::name(*shape))
 }
 
 /// One case.

@@ -47,7 +47,7 @@ fn case(text: &mut String, transfer: &CaseReport) {
     let plural = if transfer.tensors == 1 { "" } else { "s" };
     let _ = writeln!(
         text,
-        "\n{}: {} tensor{plural}, {:.1} MB, {} -> {} shards\n  {:28}{:>10}{:>8}{:>10}{:>14}{:>9}{:>10}",
+        "\n{}: {} tensor{plural}, {:.1} MB, {} -> {} shards\n  {:46}{:>10}{:>8}{:>10}{:>14}{:>9}{:>10}",
         transfer.case,
         transfer.tensors,
         transfer.bytes as f64 / 1e6,
@@ -85,7 +85,7 @@ fn update(text: &mut String, way: &str, stack: &StackTimes) {
     let extra = stack.extra_bytes.map_or("?".to_owned(), |b| format!("{:.1}", b as f64 / 1e6));
     let _ = writeln!(
         text,
-        "  {:28}{:>10}{:>8.2}{:>10}{:>14}{:>9.3}{extra:>10}",
+        "  {:46}{:>10}{:>8.2}{:>10}{:>14}{:>9.3}{extra:>10}",
         format!("update, {way}"),
         seconds(stack.median_s),
         stack.gb_per_s,
@@ -98,7 +98,7 @@ fn update(text: &mut String, way: &str, stack: &StackTimes) {
 fn limit_row(text: &mut String, limit: &LimitTimes) {
     let _ = writeln!(
         text,
-        "    {:26}{:>10}{:>8.2}{:>10.2}{:>14}{:>9.3}",
+        "    {:44}{:>10}{:>8.2}{:>10.2}{:>14}{:>9.3}",
         limit.limit,
         seconds(limit.median_s),
         limit.gb_per_s,
@@ -173,6 +173,7 @@ mod tests {
             machine: crate::base::machine::machine(),
             quick: !verified,
             runs: 5,
+            socket_pairs: Vec::new(),
             transfers: vec![transfer],
             publish: Vec::new(),
             verified,
@@ -220,5 +221,17 @@ mod tests {
             floor_row(&mut text, "tcp", &floor);
             assert_eq!(text, format!("  {said}\n"));
         }
+    }
+
+    #[test]
+    fn the_longest_name_of_a_limit_leaves_its_figures_in_their_columns() {
+        let rows = ["memcpy x2", "best socket pair (4 x 256 KiB) with digests"].map(|name| {
+            let times = LimitTimes::new(name.to_owned(), 1_000, vec![1.0], 0.0, &[2.0]);
+            let mut text = String::new();
+            limit_row(&mut text, &times);
+            text
+        });
+        assert_eq!(rows[0].len(), rows[1].len(), "{rows:?}");
+        assert_eq!(rows[0].find("1.000 s"), rows[1].find("1.000 s"), "{rows:?}");
     }
 }

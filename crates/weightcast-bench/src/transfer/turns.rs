@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use weightcast::transport::Way;
-use weightcast::transport::bench::Slices;
+use weightcast::transport::bench::{Slices, SocketShape};
 
 use super::child::Sources;
 use super::limits::{Limit, LimitProbe};
@@ -19,6 +19,8 @@ pub(crate) struct CaseTurns<'a> {
     pub(crate) model: &'a str,
     pub(crate) case: &'a TransferCase,
     pub(crate) limits: &'a LimitProbe,
+    /// The raw sockets that TCP is set beside.
+    pub(crate) sockets: SocketShape,
     pub(crate) targets: &'a [KnownMemory],
     pub(crate) runs: usize,
 }
@@ -51,7 +53,7 @@ impl CaseTurns<'_> {
         let first_s = runs.seconds[0];
         runs = Runs { content_ok: runs.content_ok, ..Runs::default() };
         let mut whole = Runs { content_ok: true, ..Runs::default() };
-        let names = limits_of(way, self.targets.len(), self.case.slices());
+        let names = limits_of(way, self.sockets, self.case.slices());
         let mut limits = vec![(Vec::new(), 0.0); names.len()];
         for _ in 0..self.runs {
             // Limits run before new content is published: bytes that a limit leaves in the target
@@ -132,31 +134,34 @@ fn floors(of: &Floors, way: Way, limits: &[LimitTimes], seconds: f64) -> Vec<Flo
         Way::Direct => of.direct,
         _ => of.tcp,
     };
+    let of_limit = |(wanted, limit): (f64, &LimitTimes)| {
+        Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio)
+    };
     // The first limit is the one that counts.
-    let share = share
-        .zip(limits.first())
-        .map(|(wanted, limit)| Floor::at_least(format!("of {}", limit.limit), wanted, limit.ratio));
+    let share = share.zip(limits.first()).map(of_limit);
     // Behind it, those that do not digest: the faster of them counts.
     let ratios = limits.iter().skip(1).take(2).map(|limit| limit.ratio);
     let faster = of.shared_of_memcpy.filter(|_| way == Way::Shared).map(|wanted| {
         let got = ratios.fold(f64::INFINITY, f64::min);
         Floor::at_least("of the faster memcpy of shared pages".to_owned(), wanted, got)
     });
-    let time = of.seconds.map(|s| Floor::below("seconds".to_owned(), s, seconds));
-    share.into_iter().chain(faster).chain(time).collect()
+    // Behind the plain sockets, the same ones with digests.
+    let digested = of.tcp_digested.filter(|_| way == Way::Tcp).zip(limits.get(1)).map(of_limit);
+    let time = if way == Way::Shared { of.shared_seconds } else { of.seconds };
+    let time = time.map(|s| Floor::below("seconds".to_owned(), s, seconds));
+    share.into_iter().chain(faster).chain(digested).chain(time).collect()
 }
 
 /// The limits of a way. The promise is about the first one.
-fn limits_of(way: Way, target_shards: usize, slices: Option<Slices>) -> Vec<Limit> {
+fn limits_of(way: Way, sockets: SocketShape, slices: Option<Slices>) -> Vec<Limit> {
     let memcpy = Limit::Memcpy { threads: 2 };
     match way {
-        // Every shard of the target reads with two streams.
         Way::Shared => {
             let memcpy = [Limit::SharedMemcpy { threads: 2 }, Limit::SharedLibc { threads: 2 }];
             let sliced = slices.map(|slices| Limit::FusedSlices { threads: 2, slices });
             [Limit::Fused { threads: 2 }].into_iter().chain(memcpy).chain(sliced).collect()
         }
-        Way::Tcp => vec![Limit::Sockets { streams: 2 * target_shards }, memcpy],
+        Way::Tcp => vec![Limit::Sockets(sockets), Limit::DigestedSockets(sockets), memcpy],
         _ => {
             let sliced = slices.map(|slices| Limit::ReadvSlices { threads: 2, slices });
             let bare = [Limit::Readv { threads: 2 }, Limit::Readv { threads: 1 }];
@@ -203,6 +208,8 @@ mod tests {
             shared_of_memcpy: Some(1.5),
             direct: Some(0.4),
             tcp: Some(0.6),
+            tcp_digested: Some(2.5),
+            shared_seconds: Some(2.0),
             seconds: Some(3.0),
         };
         let told = |of: &Floors, way| -> Vec<(String, f64, f64, bool)> {
@@ -212,34 +219,38 @@ mod tests {
         let time = ("seconds".to_owned(), 3.0, 2.5, true);
         let share = |wanted, pass| ("of first".to_owned(), wanted, 0.5, pass);
         assert_eq!(told(&of, Way::Direct), [share(0.4, true), time.clone()]);
-        assert_eq!(told(&of, Way::Tcp), [share(0.6, false), time.clone()]);
+        let digested = ("of second".to_owned(), 2.5, 2.0, false);
+        assert_eq!(told(&of, Way::Tcp), [share(0.6, false), digested, time]);
         let faster = ("of the faster memcpy of shared pages".to_owned(), 1.5, 2.0, true);
-        assert_eq!(told(&of, Way::Shared), [share(0.5, true), faster, time]);
+        let sooner = ("seconds".to_owned(), 2.0, 2.5, false);
+        assert_eq!(told(&of, Way::Shared), [share(0.5, true), faster, sooner]);
         assert_eq!(told(&Floors::default(), Way::Tcp), []);
     }
 
     #[test]
     fn a_way_is_held_to_its_own_limit_first() {
-        let names = |way, shards, slices| -> Vec<String> {
-            limits_of(way, shards, slices).into_iter().map(Limit::name).collect()
-        };
         let slices = Some(Slices::default());
-        for shards in 1..4 {
-            let pair = format!("socket pair x{}", 2 * shards);
-            assert_eq!(names(Way::Tcp, shards, None), [pair.as_str(), "memcpy x2"]);
-            assert_eq!(names(Way::Tcp, shards, slices), [pair.as_str(), "memcpy x2"]);
+        for (streams, piece, shape) in [(2, 1 << 20, "2 x 1 MiB"), (4, 256 << 10, "4 x 256 KiB")] {
+            let sockets = SocketShape { streams, piece };
+            let names = |way, slices| -> Vec<String> {
+                limits_of(way, sockets, slices).into_iter().map(Limit::name).collect()
+            };
+            let pair = format!("best socket pair ({shape})");
+            let tcp = [&*pair, &format!("{pair} with digests"), "memcpy x2"];
+            assert_eq!(names(Way::Tcp, None), tcp);
+            assert_eq!(names(Way::Tcp, slices), tcp);
             let shared = [
                 "copy and digest x2",
                 "memcpy of shared pages x2",
                 "libc memcpy of shared pages x2",
             ];
-            assert_eq!(names(Way::Shared, shards, None), shared);
+            assert_eq!(names(Way::Shared, None), shared);
             let cut = [&shared[..], &["copy and digest x2 sliced"]].concat();
-            assert_eq!(names(Way::Shared, shards, slices), cut);
+            assert_eq!(names(Way::Shared, slices), cut);
             let bare = ["process_vm_readv x2", "process_vm_readv x1"];
-            assert_eq!(names(Way::Direct, shards, None), [&bare[..], &["memcpy x2"]].concat());
+            assert_eq!(names(Way::Direct, None), [&bare[..], &["memcpy x2"]].concat());
             let sliced = [&bare[..], &["process_vm_readv x2 sliced", "memcpy x2"]].concat();
-            assert_eq!(names(Way::Direct, shards, slices), sliced);
+            assert_eq!(names(Way::Direct, slices), sliced);
         }
     }
 

@@ -83,31 +83,36 @@ pub(crate) struct Floors {
     pub(crate) shared_of_memcpy: Option<f64>,
     /// Direct reads: share of the speed of bare `process_vm_readv` with two threads.
     pub(crate) direct: Option<f64>,
-    /// TCP: share of the speed of raw socket pairs with as many streams.
+    /// TCP: share of the speed of raw sockets, in the fastest of a few shapes.
     pub(crate) tcp: Option<f64>,
-    /// Most seconds of an update, by either way.
+    /// TCP: share of the speed of the same sockets with a digest at both ends.
+    pub(crate) tcp_digested: Option<f64>,
+    /// Most seconds of an update by shared memory.
+    pub(crate) shared_seconds: Option<f64>,
+    /// Most seconds of an update by either other way.
     pub(crate) seconds: Option<f64>,
 }
 
-/// The promises between equal layouts.
-const EQUAL: Floors = Floors {
+/// The promises for whole models, whatever the layouts.
+const WHOLE: Floors = Floors {
     shared: Some(0.95),
     shared_of_memcpy: Some(0.82),
     direct: Some(0.8),
     tcp: Some(0.9),
-    seconds: None,
-};
-/// The promises across layouts.
-const ACROSS: Floors = Floors {
-    shared: None,
-    shared_of_memcpy: None,
-    direct: Some(0.6),
-    tcp: Some(0.9),
+    tcp_digested: Some(1.0),
+    shared_seconds: None,
     seconds: None,
 };
 /// The promises for thousands of tiny tensors.
-const TINY: Floors =
-    Floors { shared: None, shared_of_memcpy: None, direct: None, tcp: None, seconds: Some(0.015) };
+const TINY: Floors = Floors {
+    shared: None,
+    shared_of_memcpy: None,
+    direct: None,
+    tcp: None,
+    tcp_digested: None,
+    shared_seconds: Some(0.005),
+    seconds: Some(0.015),
+};
 
 impl TransferCase {
     /// The transfers of a name; `sizes` are the sweep's, in MiB.
@@ -115,17 +120,17 @@ impl TransferCase {
         let qwen = CaseModel::Qwen(if quick { Qwen::QUICK } else { Qwen::FULL });
         match name {
             CaseName::Publish => Vec::new(),
-            CaseName::Qwen => vec![TransferCase::new("qwen2.5-0.5b", qwen, EQUAL)],
+            CaseName::Qwen => vec![TransferCase::new("qwen2.5-0.5b", qwen, WHOLE)],
             CaseName::QwenReshard => {
-                let case = TransferCase::new("qwen2.5-0.5b-reshard", qwen, ACROSS);
+                let case = TransferCase::new("qwen2.5-0.5b-reshard", qwen, WHOLE);
                 vec![TransferCase { layouts: LayoutPair::Resharded, ..case }]
             }
             CaseName::QwenFuse => {
-                let case = TransferCase::new("qwen2.5-0.5b-fuse", qwen, EQUAL);
+                let case = TransferCase::new("qwen2.5-0.5b-fuse", qwen, WHOLE);
                 vec![TransferCase { layouts: LayoutPair::Fused, ..case }]
             }
             CaseName::QwenSlice => {
-                let case = TransferCase::new("qwen2.5-0.5b-slice", qwen, EQUAL);
+                let case = TransferCase::new("qwen2.5-0.5b-slice", qwen, WHOLE);
                 vec![TransferCase { layouts: LayoutPair::Sliced, ..case }]
             }
             CaseName::Tiny => {
@@ -137,7 +142,7 @@ impl TransferCase {
             }
             CaseName::One => {
                 let bytes = if quick { 64 * MIB } else { 2048 * MIB };
-                vec![TransferCase::new("one", CaseModel::Even { tensors: 1, bytes }, EQUAL)]
+                vec![TransferCase::new("one", CaseModel::Even { tensors: 1, bytes }, WHOLE)]
             }
             CaseName::Frozen => {
                 let bytes = if quick { MIB } else { 25 * MIB };
@@ -210,7 +215,32 @@ impl TransferCase {
 mod tests {
     use super::*;
 
-    /// Names, tensors, bytes and promises as the command line says them.
+    /// Across layouts no less is promised than between equal ones.
+    #[test]
+    fn all_whole_models_have_the_same_promises() {
+        let promised = |name| TransferCase::of(name, true, &[])[0].floors;
+        for name in [
+            CaseName::Qwen,
+            CaseName::QwenReshard,
+            CaseName::QwenFuse,
+            CaseName::QwenSlice,
+            CaseName::One,
+        ] {
+            let of = promised(name);
+            let shared = (of.shared, of.shared_of_memcpy);
+            assert_eq!(shared, (Some(0.95), Some(0.82)), "{name:?}");
+            let others = (of.direct, of.tcp, of.tcp_digested);
+            assert_eq!(others, (Some(0.8), Some(0.9), Some(1.0)), "{name:?}");
+            assert_eq!((of.shared_seconds, of.seconds), (None, None), "{name:?}");
+        }
+        let tiny =
+            Floors { shared_seconds: Some(0.005), seconds: Some(0.015), ..Floors::default() };
+        assert_eq!(promised(CaseName::Tiny), tiny);
+        assert_eq!(promised(CaseName::Frozen), Floors::default());
+        assert_eq!(TransferCase::of(CaseName::Sweep, true, &[1])[0].floors, Floors::default());
+    }
+
+    /// Names, tensors and bytes as the command line says them.
     #[test]
     fn cases_are_what_they_are_called() {
         for (tensors, mib) in [(1, 1), (32, 64), (4, 3)] {
@@ -218,15 +248,6 @@ mod tests {
             assert_eq!(case.name, format!("{mib}MiB"));
             assert_eq!(case.tensor_count() as u64, tensors);
             assert_eq!(case.sources().unwrap()[0].bytes(), mib << 20);
-        }
-        let promised = |name| TransferCase::of(name, true, &[])[0].floors;
-        for (name, direct, tcp) in [
-            (CaseName::Qwen, Some(0.8), Some(0.9)),
-            (CaseName::QwenReshard, Some(0.6), Some(0.9)),
-            (CaseName::Tiny, None, None),
-        ] {
-            let floors = promised(name);
-            assert_eq!((floors.direct, floors.tcp), (direct, tcp), "{name:?}");
         }
         let buffers = |name| {
             let case = TransferCase::of(name, true, &[]).swap_remove(0);
