@@ -26,6 +26,15 @@ fn the_command_line_becomes_the_benches_with_all_arguments() {
     assert!(help.contains("Usage: weightcast bench transfer"), "{help}");
 }
 
+/// What is in the JSON of `transfer` stands nowhere else for users.
+#[test]
+fn the_help_of_transfer_names_the_fields_of_its_rows() {
+    let help = String::from_utf8(run(&["transfer", "--help"]).stdout).expect("text");
+    for field in ["rows", "way", "median_s", "limit", "of_limit", "socket_pairs"] {
+        assert!(help.contains(&format!("`{field}`")), "{field} is not in {help}");
+    }
+}
+
 /// Built of the same sources, it says the build that the command line asks for.
 #[test]
 fn the_benches_say_which_build_they_are() {

@@ -42,6 +42,12 @@ pub(crate) struct TransferOf {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
     /// Print everything as JSON
+    ///
+    /// The short of it is `rows` of each of the `transfers`: a row for each way beside each of its limits. `way` is
+    /// `direct`, `tcp` or `shared`; `median_s` the median seconds of an update by it; `limit` the name of what moves
+    /// the same bytes without weightcast, for instance `best socket pair (2 x 1 MiB)`; `of_limit` the update's speed
+    /// as a share of the limit's. `ways` has all times, floors, and why a way is not possible. `socket_pairs` has the
+    /// raw sockets that were tried, the fastest first: TCP is set beside these, plain and with a digest at both ends
     #[arg(long)]
     json: bool,
     /// Smaller sizes: to see that it works, not how fast

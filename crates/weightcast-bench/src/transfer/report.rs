@@ -193,6 +193,10 @@ pub(crate) fn gb_per_s(bytes: u64, seconds: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -217,5 +221,107 @@ mod tests {
         );
         assert_eq!((limit.median_s, limit.gb_per_s, limit.cpu_s), (2.0, 3.0, 0.5));
         assert_eq!((limit.ratio, limit.ratio_min, limit.ratio_max), (0.5, 0.2, 0.75));
+    }
+
+    /// Whoever reads the JSON relies on these names.
+    #[test]
+    fn the_json_has_a_row_for_each_way_beside_each_of_its_limits() {
+        let report = report();
+        let json = serde_json::to_value(&report).unwrap();
+        let rows = json!([
+            {"way": "tcp", "median_s": 2.0, "limit": "best socket pair (2 x 1 MiB)", "of_limit": 0.75},
+            {"way": "tcp", "median_s": 2.0, "limit": "memcpy x2", "of_limit": 0.25},
+        ]);
+        assert_eq!(json["transfers"][0]["rows"], rows);
+        let fields = |at: &str| {
+            let object = json.pointer(at).and_then(Value::as_object).expect(at);
+            object.keys().cloned().collect::<BTreeSet<_>>()
+        };
+        for (at, names) in [
+            ("", "machine publish quick runs seconds socket_pairs transfers verified"),
+            ("/socket_pairs/0", "all_s bytes gb_per_s median_s shape"),
+            ("/transfers/0", "bytes case rows source_shards target_shards tensors ways"),
+            ("/transfers/0/ways/0", "floors limits stack unavailable way"),
+            (
+                "/transfers/0/ways/0/stack",
+                "all_s content_ok cpu_s extra_bytes first_s gb_per_s median_s read_median_s \
+                 seal_median_s verified_bytes",
+            ),
+            (
+                "/transfers/0/ways/0/limits/0",
+                "all_s cpu_s gb_per_s limit median_s ratio ratio_max ratio_min",
+            ),
+            ("/transfers/0/ways/0/floors/0", "got pass wanted what"),
+            ("/publish/0", "all_s bytes median_s seal_median_s tensors"),
+        ] {
+            let names = names.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(fields(at), names, "{at}");
+        }
+        assert_eq!(json["socket_pairs"][0]["shape"], "2 x 1 MiB");
+        assert_eq!(json["transfers"][0]["ways"][1]["unavailable"], "no");
+    }
+
+    /// One way that was measured, and one that is not possible.
+    fn report() -> TransferReport {
+        let limit =
+            |name: &str, all_s| LimitTimes::new(name.to_owned(), 1_000, vec![all_s], 0.0, &[2.0]);
+        let stack = StackTimes {
+            median_s: 2.0,
+            gb_per_s: 1.0,
+            all_s: vec![2.0],
+            read_median_s: 1.0,
+            first_s: 1.0,
+            seal_median_s: 1.0,
+            cpu_s: 1.0,
+            extra_bytes: None,
+            verified_bytes: 1,
+            content_ok: true,
+        };
+        let measured = WayTimes {
+            way: "tcp",
+            unavailable: None,
+            stack: Some(stack),
+            limits: vec![limit("best socket pair (2 x 1 MiB)", 1.5), limit("memcpy x2", 0.5)],
+            floors: vec![Floor::below("seconds".to_owned(), 1.0, 2.0)],
+        };
+        let impossible = WayTimes {
+            way: "direct",
+            unavailable: Some("no".to_owned()),
+            stack: None,
+            limits: Vec::new(),
+            floors: Vec::new(),
+        };
+        let ways = vec![measured, impossible];
+        let shape = SocketShape { streams: 2, piece: 1 << 20 };
+        TransferReport {
+            machine: crate::base::machine::machine(),
+            quick: true,
+            runs: 1,
+            socket_pairs: vec![SocketTimes {
+                shape,
+                bytes: 1,
+                median_s: 1.0,
+                gb_per_s: 1.0,
+                all_s: vec![1.0],
+            }],
+            transfers: vec![CaseReport {
+                case: "tiny".to_owned(),
+                tensors: 1,
+                bytes: 1_000,
+                source_shards: 1,
+                target_shards: 1,
+                rows: ways.iter().flat_map(WayTimes::rows).collect(),
+                ways,
+            }],
+            publish: vec![PublishTime {
+                bytes: 1,
+                tensors: 1,
+                median_s: 1.0,
+                all_s: vec![1.0],
+                seal_median_s: 1.0,
+            }],
+            verified: true,
+            seconds: 1.0,
+        }
     }
 }
