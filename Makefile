@@ -25,7 +25,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-vllm-early test-sglang test-sglang-live test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-vllm-early test-sglang test-sglang-live test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan large
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -231,6 +231,9 @@ asan: ## Test the unsafe code with AddressSanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
 	  cargo test --locked -p weightcast-transport --lib --tests \
 	  --target x86_64-unknown-linux-gnu --target-dir target/asan
+
+large: ## Move five gigabytes at once by every way (ten gigabytes of memory)
+	cargo test --locked --release -p weightcast-transport --test contract -- --ignored --test-threads 1 large::
 
 wheel: $(VENV)/tools ## Build the wheel into dist/
 	$(BIN)/maturin build --release --locked --out dist

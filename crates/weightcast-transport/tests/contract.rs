@@ -38,6 +38,12 @@ mod notes;
 #[path = "contract/places.rs"]
 mod places;
 
+#[path = "contract/large.rs"]
+mod large;
+
+#[path = "contract/owner.rs"]
+mod owner;
+
 #[path = "contract/port.rs"]
 mod port;
 

@@ -23,7 +23,7 @@ pub(crate) struct Export {
     word: FenceWord,
     id: ExportId,
     generation: u64,
-    regions: Vec<Region>,
+    regions: Arc<[Region]>,
     /// Whether readers of this host can map them.
     lending: Lending,
     /// What the publisher tells readers about the export.
@@ -37,7 +37,8 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn new(id: ExportId, generation: u64, regions: Vec<Region>) -> Self {
+    pub(crate) fn new(id: ExportId, generation: u64, regions: impl Into<Arc<[Region]>>) -> Self {
+        let regions = regions.into();
         let word = FenceWord::new(id.0);
         let (serving, idle) = (Mutex::default(), Condvar::new());
         let (notes, holds) = (Notes::default(), OnceLock::new());

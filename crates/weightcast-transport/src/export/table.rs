@@ -40,7 +40,7 @@ impl ExportTable {
     ///
     /// # Panics
     /// With more than [`MAX_REGIONS`] regions.
-    pub fn expose(&self, generation: u64, regions: Vec<Region>) -> ExportId {
+    pub fn expose(&self, generation: u64, regions: impl Into<Arc<[Region]>>) -> ExportId {
         let id = ExportId::random();
         self.expose_as(id, generation, regions);
         id
@@ -50,7 +50,7 @@ impl ExportTable {
     ///
     /// # Panics
     /// With more than [`MAX_REGIONS`] regions.
-    pub fn expose_as(&self, id: ExportId, generation: u64, regions: Vec<Region>) {
+    pub fn expose_as(&self, id: ExportId, generation: u64, regions: impl Into<Arc<[Region]>>) {
         self.insert(Export::new(id, generation, regions));
     }
 
@@ -63,7 +63,7 @@ impl ExportTable {
         &self,
         id: ExportId,
         generation: u64,
-        regions: Vec<Region>,
+        regions: impl Into<Arc<[Region]>>,
         filling: Arc<Filling>,
     ) {
         self.insert(Export::new(id, generation, regions).filling(filling));

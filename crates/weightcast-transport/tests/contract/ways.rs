@@ -50,7 +50,7 @@ pub(crate) trait Way: Sync {
 
     fn expose(&self, contents: &[&[u8]]) -> ExportId {
         let regions = contents.iter().map(|bytes| Self::holding(bytes));
-        self.exports().expose(1, regions.collect())
+        self.exports().expose(1, regions.collect::<Vec<_>>())
     }
 
     /// An export that was read came this way, and no other was taken in its place.

@@ -15,20 +15,22 @@ use std::sync::Arc;
 /// One export.
 pub(super) struct Mapped {
     pub(super) word: WordView,
-    pub(super) regions: Vec<Region>,
+    /// Those of an earlier export if all lie where they lay.
+    pub(super) regions: Arc<[Region]>,
     views: Vec<Arc<SharedView>>,
+    places: Vec<LentPlace>,
 }
 
 impl Mapped {
-    /// Maps what was lent, but for the files among `known`.
+    /// Maps what was lent, but for the files of those that are `known`.
     ///
     /// # Errors
     /// Whatever ends the patience; within, why the memory was not mapped.
     pub(super) fn map(
         description: &ExportDescription,
-        places: &[LentPlace],
+        places: Vec<LentPlace>,
         files: Vec<OwnedFd>,
-        known: &[Arc<SharedView>],
+        known: &[Arc<Self>],
         patience: &Patience<'_>,
     ) -> Result<Result<Self, String>, TransportError> {
         let mut files = files.into_iter();
@@ -49,16 +51,38 @@ impl Mapped {
                 Err(why) => return Ok(Err(why)),
             }
         }
-        let whole =
-            || Ok(Self { word: word?, regions: regions(description, places, &views)?, views });
+        let alike = known.iter().find(|known| known.is_of(description, &places, &views));
+        let whole = || {
+            let regions = match alike {
+                Some(known) => Arc::clone(&known.regions),
+                None => regions(description, &places, &views)?.into(),
+            };
+            Ok(Self { word: word?, regions, views, places })
+        };
         Ok(whole())
+    }
+
+    /// Whether it has the same regions in the same places.
+    fn is_of(
+        &self,
+        description: &ExportDescription,
+        places: &[LentPlace],
+        views: &[Arc<SharedView>],
+    ) -> bool {
+        let lens = description.regions.iter().map(|region| region.len);
+        let same = |(own, other): (&Arc<SharedView>, _)| Arc::ptr_eq(own, other);
+        self.places == places
+            && self.views.len() == views.len()
+            && self.views.iter().zip(views).all(same)
+            && self.regions.iter().map(|region| region.len() as u64).eq(lens)
     }
 }
 
 /// A file's mapping, and whether it was there before.
-fn view_of(file: OwnedFd, known: &[Arc<SharedView>]) -> Result<(Arc<SharedView>, bool), String> {
+fn view_of(file: OwnedFd, known: &[Arc<Mapped>]) -> Result<(Arc<SharedView>, bool), String> {
     let name = FileName::of(&file).map_err(|error| error.to_string())?;
-    match known.iter().find(|view| view.name() == name) {
+    let mut views = known.iter().flat_map(|mapped| &mapped.views);
+    match views.find(|view| view.name() == name) {
         Some(view) => Ok((Arc::clone(view), true)),
         None => Ok((Arc::new(SharedView::map(file)?), false)),
     }
@@ -96,10 +120,9 @@ impl MappedExports {
         found.map(|(_, mapped)| mapped.clone())
     }
 
-    /// Every file that is mapped.
-    pub(super) fn views(&self) -> Vec<Arc<SharedView>> {
-        let mapped = self.0.iter().filter_map(|(_, mapped)| mapped.as_ref().ok());
-        mapped.flat_map(|mapped| mapped.views.iter().cloned()).collect()
+    /// All that are mapped.
+    pub(super) fn all(&self) -> Vec<Arc<Mapped>> {
+        self.0.iter().filter_map(|(_, mapped)| mapped.as_ref().ok().cloned()).collect()
     }
 
     /// Forgets those that were fenced, whose memory the source may have given up: it is kept for as long as it is

@@ -116,8 +116,8 @@ impl Endpoint for SharedSource {
             return Ok(());
         }
         let (places, files) = self.process.borrow(export, generation, patience)?;
-        let known = lock(&self.exports).views();
-        let mapped = Mapped::map(description, &places, files, &known, patience)?;
+        let known = lock(&self.exports).all();
+        let mapped = Mapped::map(description, places, files, &known, patience)?;
         if let Err(why) = &mapped {
             tracing::warn!(addr = %self.process.addr(), why, "shared memory was not mapped");
         }

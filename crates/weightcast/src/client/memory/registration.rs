@@ -16,7 +16,7 @@ use crate::transform::Transformed;
 #[derive(Clone)]
 pub(crate) struct RegisteredShard {
     pub(crate) layout: Arc<Layout>,
-    pub(crate) regions: Vec<Region>,
+    pub(crate) regions: Arc<[Region]>,
     /// Set if the regions are a representation of other memory.
     pub(crate) transformed: Option<Arc<Transformed>>,
     /// Digest of the group's catalog.
@@ -54,7 +54,7 @@ impl RegisteredShard {
         let (transformed, siblings) = (None, None);
         Ok(Self {
             layout,
-            regions,
+            regions: regions.into(),
             transformed,
             catalog,
             tensors,
@@ -80,7 +80,7 @@ impl RegisteredShard {
 
     /// The same slices, in other memory of the same shape.
     pub(crate) fn within(&self, regions: Vec<Region>) -> Self {
-        Self { regions, ..self.clone() }
+        Self { regions: regions.into(), ..self.clone() }
     }
 
     /// Where the bytes of the slices lie, row by row: region, offset, length.

@@ -27,9 +27,9 @@ fn map(
     description: &ExportDescription,
     places: &[LentPlace],
     files: Vec<OwnedFd>,
-    known: &[Arc<SharedView>],
+    known: &[Arc<Mapped>],
 ) -> Result<Mapped, String> {
-    Mapped::map(description, places, files, known, &Patience::default()).unwrap()
+    Mapped::map(description, places.to_vec(), files, known, &Patience::default()).unwrap()
 }
 
 fn shared(bytes: &[u8]) -> Region {
@@ -43,7 +43,7 @@ fn regions_are_found_where_their_owner_has_them_and_each_file_is_mapped_once() {
     let (one, other) = (shared(b"one and more"), shared(b"other"));
     let parts = [other.clone(), one.part(4, 8).unwrap(), Region::allocate(0).unwrap(), one];
     let (lending, description, places) = lent(5, &parts);
-    let first = map(&description, &places, files(&lending), &[]).unwrap();
+    let first = Arc::new(map(&description, &places, files(&lending), &[]).unwrap());
     let content = |mapped: &Mapped| mapped.regions.iter().map(Region::to_vec).collect::<Vec<_>>();
     let expected = [&b"other"[..], b"and more", b"", b"one and more"].map(<[u8]>::to_vec);
     assert_eq!(content(&first), expected);
@@ -54,12 +54,25 @@ fn regions_are_found_where_their_owner_has_them_and_each_file_is_mapped_once() {
 
     // The next generation, of the same memory.
     let (lending, description, places) = lent(6, &parts);
-    let next = map(&description, &places, files(&lending), &first.views).unwrap();
+    let known = [Arc::clone(&first)];
+    let next = map(&description, &places, files(&lending), &known).unwrap();
     for (old, new) in first.views.iter().zip(&next.views) {
         assert!(Arc::ptr_eq(old, new), "mapped before");
     }
     assert!(next.word.is(ExportId(6)));
-    assert_eq!(content(&next), expected);
+    assert!(Arc::ptr_eq(&first.regions, &next.regions), "they lie where they lay");
+
+    // In another order, of another length, and in another file: none is where it was.
+    let mut moved = parts.clone();
+    moved.swap(0, 1);
+    let shorter = [&parts[..3], &[parts[3].part(0, 5).unwrap()]].concat();
+    let elsewhere = [&[shared(b"there")], &parts[1..]].concat();
+    for regions in [&moved[..], &shorter, &elsewhere, &parts[..3]] {
+        let (lending, description, places) = lent(7, regions);
+        let next = map(&description, &places, files(&lending), &known).unwrap();
+        let expected: Vec<_> = regions.iter().map(Region::to_vec).collect();
+        assert_eq!(content(&next), expected);
+    }
 }
 
 #[test]
@@ -90,7 +103,7 @@ fn who_gives_up_maps_nothing() {
     let (lending, description, places) = lent(5, &[shared(b"weights")]);
     let cancel = AtomicBool::new(true);
     let patience = Patience { cancel: Some(&cancel), ..Patience::default() };
-    let mapped = Mapped::map(&description, &places, files(&lending), &[], &patience);
+    let mapped = Mapped::map(&description, places, files(&lending), &[], &patience);
     assert_eq!(mapped.err(), Some(TransportError::Cancelled));
 }
 
@@ -109,11 +122,11 @@ fn fenced_exports_are_forgotten_with_the_next_one() {
     let there = |known: &MappedExports| {
         (1..=6).filter(|id| known.get(ExportId(*id)).is_some()).collect::<Vec<u64>>()
     };
-    assert_eq!((there(&known), known.views().len()), (vec![1, 2, 3, 4, 5], 4));
+    assert_eq!((there(&known), known.all().len()), (vec![1, 2, 3, 4, 5], 4));
     lendings[0].fence();
     lendings[2].fence();
     known.insert(ExportId(6), Err("why".to_owned()));
-    assert_eq!((there(&known), known.views().len()), (vec![2, 4, 5, 6], 2));
+    assert_eq!((there(&known), known.all().len()), (vec![2, 4, 5, 6], 2));
     for id in 100..100 + MAX_DESCRIPTIONS as u64 {
         known.insert(ExportId(id), Err("why".to_owned()));
     }

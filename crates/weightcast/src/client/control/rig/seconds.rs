@@ -134,7 +134,7 @@ impl RigClient {
         }
         if self.regions.is_empty() {
             let registered = self.control.shared.current();
-            self.regions = registered.map(|(r, _)| r.regions.clone()).unwrap_or_default();
+            self.regions = registered.map(|(r, _)| r.regions.to_vec()).unwrap_or_default();
         }
         if self.control.over && !self.control.awaiting_close.is_empty() {
             self.control.leave();

@@ -302,7 +302,7 @@ impl RigClient {
     /// Takes it again, for a call that fills it.
     pub(super) fn take_back(&mut self) {
         if self.regions.is_empty() {
-            let registered = self.control.shared.current().map(|(r, _)| r.regions.clone());
+            let registered = self.control.shared.current().map(|(r, _)| r.regions.to_vec());
             self.regions = registered.unwrap_or_default();
             let ours = self.regions.iter().map(Region::address).collect::<Vec<_>>();
             self.released.retain(|(region, _)| !ours.contains(&region.address()));
