@@ -53,11 +53,12 @@ impl Mapped {
         }
         let alike = known.iter().find(|known| known.is_of(description, &places, &views));
         let whole = || {
+            let word = word?;
             let regions = match alike {
                 Some(known) => Arc::clone(&known.regions),
                 None => regions(description, &places, &views)?.into(),
             };
-            Ok(Self { word: word?, regions, views, places })
+            Ok(Self { word, regions, views, places })
         };
         Ok(whole())
     }
