@@ -154,6 +154,15 @@ mod tests {
         }
     }
 
+    /// Is raised at the end, a panic included.
+    struct Raised<'a>(&'a AtomicBool);
+
+    impl Drop for Raised<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
     /// Of short ranges, of those that lie as words of their tensor do, and of those that do not.
     #[test]
     fn the_digest_is_that_of_the_copy_whoever_writes_the_source_meanwhile() {
@@ -171,6 +180,7 @@ mod tests {
             digest == digest_at(0, &target[to..to + len])
         };
         let wrong = std::thread::scope(|scope| {
+            let _over = Raised(&over);
             scope.spawn(|| {
                 while !over.load(Relaxed) {
                     let value = written.fetch_add(1, Relaxed) as u64;
@@ -185,7 +195,6 @@ mod tests {
                     break;
                 }
             }
-            over.store(true, Relaxed);
             wrong
         });
         assert_eq!(wrong, [0; 3], "copies of which the digest is another's");

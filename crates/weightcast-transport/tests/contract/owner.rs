@@ -11,6 +11,15 @@ const LEN: usize = 300_000;
 /// Bytes of a short row, of which all have as many.
 const ROW: u64 = 1_200;
 
+/// Is raised at the end, a panic included.
+struct Raised<'a>(&'a AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 fn contiguous(source: u64, target: u64, len: u64) -> StridedCopy {
     StridedCopy::contiguous(0, source, 0, target, len)
 }
@@ -34,6 +43,7 @@ fn a_digest_is_that_of_the_bytes_that_came<W: Way>() {
         (0..LEN as u64 / ROW).map(row).collect()
     };
     let wrong = thread::scope(|scope| {
+        let _over = Raised(&over);
         scope.spawn(|| {
             while !over.load(Relaxed) {
                 let value = written.fetch_add(1, Relaxed);
@@ -56,7 +66,6 @@ fn a_digest_is_that_of_the_bytes_that_came<W: Way>() {
                 break;
             }
         }
-        over.store(true, Relaxed);
         wrong
     });
     assert_eq!(wrong, [0; 0], "reads whose digest is another's");

@@ -62,12 +62,13 @@ fn regions_are_found_where_their_owner_has_them_and_each_file_is_mapped_once() {
     assert!(next.word.is(ExportId(6)));
     assert!(Arc::ptr_eq(&first.regions, &next.regions), "they lie where they lay");
 
-    // In another order, of another length, and in another file: none is where it was.
+    // In another order, at another place, of another length, and in another file: none is where it was.
     let mut moved = parts.clone();
     moved.swap(0, 1);
     let shorter = [&parts[..3], &[parts[3].part(0, 5).unwrap()]].concat();
     let elsewhere = [&[shared(b"there")], &parts[1..]].concat();
-    for regions in [&moved[..], &shorter, &elsewhere, &parts[..3]] {
+    let slid = [&parts[..1], &[parts[3].part(2, 8).unwrap()], &parts[2..]].concat();
+    for regions in [&moved[..], &slid, &shorter, &elsewhere, &parts[..3]] {
         let (lending, description, places) = lent(7, regions);
         let next = map(&description, &places, files(&lending), &known).unwrap();
         let expected: Vec<_> = regions.iter().map(Region::to_vec).collect();
