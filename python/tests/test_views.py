@@ -82,7 +82,9 @@ def weight(version: int, shard: int = 0) -> np.ndarray:
     return np.arange(24.0, dtype="f4").reshape(6, 4) + 100 * shard + version
 
 
-def test_a_version_is_read_where_it_lies_until_its_holder_gives_it_up(server: wc.Server, viewer: wc.Handle) -> None:
+def test_a_version_is_read_where_it_lies_until_its_holder_gives_it_up(
+    server: wc.Server, viewer: wc.Handle
+) -> None:
     with holder(server) as process:
         with viewer.view() as view:
             ((listed, _),) = viewer._core.list(SOON).versions
@@ -104,7 +106,9 @@ def test_a_version_is_read_where_it_lies_until_its_holder_gives_it_up(server: wc
             view.check()
         with pytest.raises(wc.ViewEnded), view:
             pass
-        assert np.array_equal(arrays["weight"], weight(2)), "it is the holder's memory, whatever it does there"
+        assert np.array_equal(arrays["weight"], weight(2)), (
+            "it is the holder's memory, whatever it does there"
+        )
         later = viewer.view(2)
         assert later.whole and np.array_equal(later.arrays()["weight"], weight(2))
         with pytest.raises(wc.VersionUnavailable):
@@ -132,7 +136,12 @@ def test_one_shard_is_viewed_or_all_of_them(server: wc.Server, viewer: wc.Handle
         assert view.shards == [0, 1]
         for shard in (0, 1):
             (piece,) = [piece for piece in view.pieces(shard) if piece.name == "weight"]
-            assert (piece.shape, piece.start, piece.size, piece.whole) == ((12, 4), (6 * shard, 0), (6, 4), False)
+            assert (piece.shape, piece.start, piece.size, piece.whole) == (
+                (12, 4),
+                (6 * shard, 0),
+                (6, 4),
+                False,
+            )
             assert np.array_equal(view.arrays(shard)["weight"], weight(1, shard))
         for ask in (view.pieces, view.arrays, lambda: wct.viewed(view)):
             with pytest.raises(wc.Misuse, match="2 shards are mapped: say which"):
@@ -163,11 +172,15 @@ def test_memory_stays_mapped_as_long_as_an_array_of_it_is_there(server: wc.Serve
         assert np.array_equal(array, weight(1)[2:4]) and tensor.tolist() == weight(1)[4].tolist()
 
 
-def test_what_is_not_shared_is_not_viewed_and_the_error_says_why(server: wc.Server, viewer: wc.Handle) -> None:
+def test_what_is_not_shared_is_not_viewed_and_the_error_says_why(
+    server: wc.Server, viewer: wc.Handle
+) -> None:
     with pytest.raises(wc.VersionUnavailable, match="latest is none"):
         viewer.view()
     with holder(server, memory="private"):
-        with pytest.raises(wc.NoView, match="holder: .*not in shared memory.*empty_like.*replicate") as refused:
+        with pytest.raises(
+            wc.NoView, match="holder: .*not in shared memory.*empty_like.*replicate"
+        ) as refused:
             viewer.view(deadline=20)
         assert refused.value.version == 1 and len(refused.value.reasons) == 1
     with wc.open("policy", wc.Replica("here"), role="trainer", server=server.address) as handle:
@@ -180,3 +193,46 @@ def test_what_is_not_shared_is_not_viewed_and_the_error_says_why(server: wc.Serv
             viewer.view(7)
         with pytest.raises(wc.NoView, match="no other replica there holds it"):
             handle.view(7)
+
+
+ROLLOUT = """
+    import sys, torch, weightcast as wc
+    address, ends = sys.argv[1:]
+    weight = wc.empty_like(torch.zeros(6, 4))
+    handle = wc.open("policy", wc.Replica("holder"), server=address)
+    layout = wc.Layout()
+    layout.add(weight, "weight")
+    handle.register(layout)
+    handle.update(1, deadline=60)
+    print("published", flush=True)
+    sys.stdin.readline()
+    getattr(handle, ends)(deadline=60)
+    print("published", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("ends", ["update", "unpublish", "close"])
+def test_a_view_of_a_rollout_ends_when_that_goes_on(server: wc.Server, viewer: wc.Handle, ends: str) -> None:
+    tensor = torch.from_numpy(weight(1).copy())
+    with wc.open("policy", wc.Replica("trainer"), role="trainer", server=server.address) as trainer:
+        layout = wc.Layout()
+        layout.add(tensor, "weight")
+        trainer.register(layout)
+        trainer.publish(1)
+        command = [sys.executable, "-c", textwrap.dedent(ROLLOUT), server.address, ends]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                published(process)
+                trainer.unpublish(deadline=60)
+                tensor.add_(1)
+                trainer.publish(2)
+                view = viewer.view(1)
+                assert view.replica == "holder" and np.array_equal(view.arrays()["weight"], weight(1))
+                goes_on(process)
+                published(process)
+                assert not view.whole
+                with pytest.raises(wc.ViewEnded, match="holder has given version 1 up"):
+                    view.check()
+            finally:
+                process.kill()

@@ -38,7 +38,7 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Auth, DataServer, Filling, Region, Way};
+    use crate::{Auth, DataServer, Filling, Region, StridedCopy, Way};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -91,7 +91,7 @@ mod tests {
         let filling = ExportId::random();
         let coming = vec![shared(b"weights")];
         let progress = Arc::new(Filling::new(&coming));
-        exports.expose_filling(filling, 1, coming.clone(), progress);
+        exports.expose_filling(filling, 1, coming.clone(), Arc::clone(&progress));
         let plain = exports.expose(1, vec![Region::from_bytes(b"w").unwrap()]);
         let whole = exports.expose(1, coming);
         let (other, tcp) = scene(Way::Tcp);
@@ -114,6 +114,12 @@ mod tests {
                 other => panic!("{why}: {other:?}"),
             }
         }
+        // What has come whole is mapped under the name under which it was filled.
+        let part = StridedCopy::contiguous(0, 0, 0, 0, 7);
+        progress.begin([&[part][..]].into_iter());
+        assert!(matches!(peer.view(filling, 1, soon()), Err(TransportError::NotLent { .. })));
+        progress.arrived(0, 0, 7);
+        assert!(peer.view(filling, 1, soon()).unwrap().is_whole());
         let stale = peer.view(whole, 2, soon()).unwrap_err();
         assert_eq!(stale, TransportError::Fenced { export: whole });
     }

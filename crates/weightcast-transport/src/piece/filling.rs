@@ -86,6 +86,11 @@ impl Filling {
         self.left[units].iter().all(Unit::is_final)
     }
 
+    /// Whether all units are final.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.left.iter().all(Unit::is_final)
+    }
+
     /// Whether more than so many units are final, or all.
     pub(crate) fn has_news(&self, known: u64) -> bool {
         let (done, all) = self.progress();

@@ -213,7 +213,7 @@ impl<'a> Connection<'a> {
         let (export, ()) = self.open(id, generation, |_| Ok(()))?;
         let regions = export.regions().iter();
         let description = ExportDescription {
-            filling: export.progress().is_some(),
+            filling: export.progress().is_some_and(|filling| !filling.is_whole()),
             regions: regions
                 .map(|region| RegionDescription {
                     len: region.len() as u64,

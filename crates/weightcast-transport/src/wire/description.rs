@@ -3,7 +3,7 @@
 //!
 //! | field | bytes | |
 //! |---|---|---|
-//! | filling | 1 | 1 if the export was still being filled when it was exposed |
+//! | filling | 1 | 1 if the export is still being filled |
 //! | regions | 8 | how many |
 //! | region, each | 9 | length, and [`MemoryKind`] |
 //! | descriptor, each | 16 + n | number of its lane, n, and n bytes that only the lane understands |
@@ -22,7 +22,7 @@ const REGION_BYTES: usize = 9;
 /// How large an export is, and how it can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExportDescription {
-    /// Whether it was still being filled when it was exposed.
+    /// Whether it is still being filled.
     pub(crate) filling: bool,
     pub(crate) regions: Vec<RegionDescription>,
     /// At most one for each lane.

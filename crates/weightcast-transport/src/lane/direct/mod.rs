@@ -463,10 +463,10 @@ mod tests {
         let reached = Reached::new();
         let memory = vec![Region::allocate(3 * UNIT as usize).unwrap()];
         let filling = std::sync::Arc::new(crate::Filling::new(&memory));
-        filling.begin(std::iter::empty());
-        let export = ExportId::random();
+        let (export, progress) = (ExportId::random(), std::sync::Arc::clone(&filling));
         reached.server.exports().expose_filling(export, 1, memory, filling);
         let description = reached.direct.0.describe(export, 1, &Patience::default()).unwrap();
+        progress.begin(std::iter::empty());
         let pieces = Pieces::cut(&[StridedCopy::contiguous(0, 0, 0, 0, 3 * UNIT)], UNIT as usize);
         let task = LaneTask {
             port: reached.peer.port(),
