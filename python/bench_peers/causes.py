@@ -24,6 +24,7 @@ CAUSES: dict[tuple[str, str, str], str] = {
     ("qwen2.5-0.5b", "weightcast", "disk"): BUSY,
     ("qwen2.5-0.5b, 1", "weightcast", "nixl"): LEVEL,
     ("qwen2.5-0.5b, 1", "weightcast", "ucx"): LEVEL,
+    ("qwen2.5-0.5b, 1", "weightcast-tcp", "nixl-tcp"): LEVEL,
     ("qwen2.5-0.5b", "weightcast", "nixl"): BUSY,
     ("qwen2.5-0.5b", "weightcast", "ucx"): BUSY,
     ("qwen2.5-0.5b", "weightcast-shared", "ray"): BUSY,

@@ -18,7 +18,7 @@ const LOOK_EVERY: usize = 16;
 
 /// One run of a piece.
 #[derive(Clone, Copy)]
-struct Row {
+struct PieceRow {
     copy: StridedCopy,
     run: RunOffsets,
     len: usize,
@@ -61,7 +61,7 @@ impl<'a> SharedLane<'a> {
         let pieces = self.task.pieces;
         let mut last = None;
         pieces.rows(piece, |copy, run, len| {
-            let row = Row { copy: *copy, run, len };
+            let row = PieceRow { copy: *copy, run, len };
             if let Some(last) = last.replace(row) {
                 self.copy_row(last, self.place(&row));
             }
@@ -74,11 +74,11 @@ impl<'a> SharedLane<'a> {
     }
 
     /// Where a row lies at the source.
-    fn place(&self, row: &Row) -> *const u8 {
+    fn place(&self, row: &PieceRow) -> *const u8 {
         self.mapped.regions[row.copy.source_region as usize].place(row.run.source as usize)
     }
 
-    fn copy_row(&mut self, Row { copy, run, len }: Row, next: *const u8) {
+    fn copy_row(&mut self, PieceRow { copy, run, len }: PieceRow, next: *const u8) {
         let target = &self.task.targets[copy.target_region as usize];
         let source = &self.mapped.regions[copy.source_region as usize];
         let (from, to) = (run.source as usize, run.target as usize);

@@ -8,13 +8,13 @@ use std::collections::HashSet;
 const MAX_TARGETS: usize = 1 << 20;
 
 /// First byte and length of a target.
-type Place = (u64, usize);
+type TriedTarget = (u64, usize);
 
 #[derive(Default)]
 pub(super) struct WritableTargets {
-    known: HashSet<Place>,
+    known: HashSet<TriedTarget>,
     /// Those of the last read, in order: most often the next read has the same.
-    last: Vec<Place>,
+    last: Vec<TriedTarget>,
 }
 
 impl WritableTargets {

@@ -36,7 +36,7 @@ pub(super) unsafe fn copy_avx2(
     steps: usize,
     next: *const u8,
 ) -> [u64; 2] {
-    let reading = Reading { end: from.wrapping_add(32 * steps), next };
+    let reading = ReadAhead { end: from.wrapping_add(32 * steps), next };
     let (mut totals, mut done) = ([0_u64; 2], 0);
     while done < steps {
         let at = index + 8 * done as u64;
@@ -60,12 +60,12 @@ pub(super) unsafe fn copy_avx2(
 }
 
 /// Where a copy's reads end, and where they go on.
-struct Reading {
+struct ReadAhead {
     end: *const u8,
     next: *const u8,
 }
 
-impl Reading {
+impl ReadAhead {
     /// Asks for the memory that will be read so far behind `from`. Nothing is read there, wherever that is.
     #[inline(always)]
     fn ask(&self, from: *const u8) {
@@ -117,7 +117,7 @@ unsafe fn run_copied_avx2(
     from: *const u8,
     to: *mut u8,
     words: usize,
-    reading: &Reading,
+    reading: &ReadAhead,
 ) -> [u64; 2] {
     let mut sums = [_mm256_setzero_si256(); 4];
     let mut step = |i: usize| {
