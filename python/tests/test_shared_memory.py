@@ -267,14 +267,14 @@ def test_memory_that_torch_shares_already_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mmap", [False, True], ids=["read", "mapped"])
 def test_weights_that_were_loaded_from_a_file_are_moved(tmp_path: Path, mmap: bool) -> None:
     torch.save({"weight": torch.arange(6.0)}, tmp_path / "weights")
-    module = with_weight(torch.load(tmp_path / "weights", mmap=mmap)["weight"])
+    module = with_weight(torch.load(tmp_path / "weights", mmap=mmap, weights_only=True)["weight"])
     wct.share_(module)
     assert shared(module.weight) and module.weight.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_looking_at_memory_that_is_then_not_moved_leaves_it_as_it_is(tmp_path: Path) -> None:
     torch.save({"weight": torch.arange(6.0)}, tmp_path / "weights")
-    module = with_weight(torch.load(tmp_path / "weights")["weight"])
+    module = with_weight(torch.load(tmp_path / "weights", weights_only=True)["weight"])
     module.other = nn.Parameter(torch.from_numpy(np.ones(3, "f4")))
     address = module.weight.data_ptr()
     with pytest.raises(wct.NotShareable) as failed:

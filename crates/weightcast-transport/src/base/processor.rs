@@ -1,8 +1,9 @@
 //! Threads that begin together, each on a processor of its own.
 //!
-//! A virtual machine's idle processor is none that the kernel likes to wake: its host counts it as taken away. So the
-//! kernel starts a thread on the processor of the thread that starts it, where both take turns, and moves one of them
-//! after milliseconds: as long as a short transfer takes.
+//! On a virtual machine with two processors the kernel was seen to start a thread on the processor of the thread that
+//! starts it, while the other processor was idle. Both threads take turns there, and the kernel moves one of them after
+//! milliseconds: as long as a short transfer takes. (Probably the kernel takes an idle virtual processor, which its host
+//! does not run, for one that the host has taken away.)
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 

@@ -232,9 +232,11 @@ pub(crate) fn listener(socket: &std::os::unix::net::UnixStream, own: bool) -> Re
 mod tests {
     use super::*;
     use crate::base::error::RequestRefusal;
+    use crate::base::limits::STREAM_REST;
     use crate::{Auth, DataServer};
     use std::os::unix::net::UnixListener;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     /// A process that has ended, held on to.
     fn ended() -> OwnedFd {
@@ -274,6 +276,10 @@ mod tests {
         };
         close(&process);
         assert!(process.describe(export, 1, &patience).is_ok());
+        // Nor is one asked that has rested too long, or that belongs to the parent of a forked process.
+        let long_ago = Instant::now() - STREAM_REST - Duration::from_secs(1);
+        lock(&process.resting).as_mut().expect("rests").rest(long_ago);
+        assert!(process.rested().is_none());
         let refused = process.describe(export, 2, &patience).unwrap_err();
         assert_eq!(refused, RequestRefusal::StaleGeneration.into());
         close(&process);

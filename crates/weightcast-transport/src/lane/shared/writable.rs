@@ -58,9 +58,9 @@ mod tests {
     fn each_target_is_tried_before_it_is_known() {
         let good = [10, 20].map(|len| Region::allocate(len).unwrap());
         let text: &'static [u8] = b"not to be written";
+        let (first, owner) = (text.as_ptr().cast_mut(), Arc::new(()));
         // SAFETY: nobody writes: the kernel is asked whether the memory can be written, and says no.
-        let bad =
-            unsafe { Region::from_raw(text.as_ptr().cast_mut(), text.len(), true, Arc::new(())) };
+        let bad = unsafe { Region::from_raw(first, text.len(), true, owner) };
         let mut writable = WritableTargets::default();
         let mut tried = |targets: &[&Region]| {
             let targets: Vec<Region> = targets.iter().map(|target| (*target).clone()).collect();

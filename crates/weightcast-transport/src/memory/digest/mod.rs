@@ -100,8 +100,8 @@ pub(crate) const WORD: usize = 4;
 
 /// Copies past the cache and digests in one pass, where this CPU can: else, nothing is done. Each byte is read once, so
 /// the digest is that of the bytes which were written, whatever becomes of the source. `next` is where the caller will
-/// read afterwards, if anywhere: its memory is asked for, not read. [`order_stores`](crate::memory::stream_copy::order_stores) has to follow before another thread
-/// hears of the copy.
+/// read afterwards, if anywhere: its memory is asked for, not read.
+/// [`order_stores`](crate::memory::stream_copy::order_stores) has to follow before another thread hears of the copy.
 ///
 /// # Safety
 /// `len` bytes, a multiple of [`STREAMED`] as is `to`, are readable at `from` and writable at `to`; they do not overlap.

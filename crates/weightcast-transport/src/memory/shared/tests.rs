@@ -128,10 +128,9 @@ fn pages_come_from_the_node_that_is_asked_for() {
 #[test]
 fn a_node_holds_for_whoever_maps_the_memory() {
     let memory = SharedAllocation::on_node(PAGE, 0).unwrap();
+    let (read, shared) = (ProtFlags::READ, MapFlags::SHARED);
     // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-    let other =
-        unsafe { mmap(null_mut(), PAGE, ProtFlags::READ, MapFlags::SHARED, memory.file(), 0) }
-            .unwrap();
+    let other = unsafe { mmap(null_mut(), PAGE, read, shared, memory.file(), 0) }.unwrap();
     assert!(numa_line(other.cast()).contains(" bind:0 "));
     // SAFETY: mapped above, unmapped once.
     unsafe { munmap(other, PAGE) }.unwrap();
