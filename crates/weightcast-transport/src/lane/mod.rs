@@ -17,10 +17,12 @@ mod endpoint;
 pub(crate) mod kind;
 mod ready;
 mod reference;
+mod rows;
 mod shared;
 mod task;
 mod tcp;
 pub(crate) mod way;
+mod writable;
 
 pub(crate) use endpoint::{Endpoint, Lane, OpenLane, WriteEndpoint};
 pub use shared::ExportView;

@@ -5,24 +5,16 @@ use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::lane::endpoint::Lane;
 use crate::lane::ready::ReadyPieces;
+use crate::lane::rows::{PieceRow, RowCopier};
 use crate::lane::task::LaneTask;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
-use crate::piece::copy::StridedCopy;
-use crate::piece::pieces::{Piece, RunOffsets};
+use crate::piece::pieces::Piece;
 use crate::wire::local_source::LocalSource;
 use std::sync::Arc;
 
 /// Pieces between two looks whether the source lives: less than a millisecond's worth.
 const LOOK_EVERY: usize = 16;
-
-/// One run of a piece.
-#[derive(Clone, Copy)]
-struct PieceRow {
-    copy: StridedCopy,
-    run: RunOffsets,
-    len: usize,
-}
 
 /// Copies pieces of one job.
 pub(super) struct SharedLane<'a> {
@@ -34,14 +26,13 @@ pub(super) struct SharedLane<'a> {
     /// The piece that was asked for.
     asked: Option<&'a Piece>,
     ready: ReadyPieces,
-    /// Of the last piece, by slot.
-    digests: Vec<(u32, Digest)>,
+    rows: RowCopier,
 }
 
 impl<'a> SharedLane<'a> {
     pub(super) fn new(process: &'a LocalSource, mapped: Arc<Mapped>, task: LaneTask<'a>) -> Self {
         let ready = ReadyPieces::new(&task);
-        Self { process, mapped, unlooked: 0, task, asked: None, ready, digests: Vec::new() }
+        Self { process, mapped, unlooked: 0, task, asked: None, ready, rows: RowCopier::default() }
     }
 
     /// # Errors
@@ -57,7 +48,7 @@ impl<'a> SharedLane<'a> {
     /// Copies a piece of checked copies into the targets, and digests it on the way if that is wanted. Each row is copied
     /// once the next one is known, so that its memory is asked for in time.
     fn copy(&mut self, piece: &Piece) {
-        self.digests.clear();
+        self.rows.begin();
         let pieces = self.task.pieces;
         let mut last = None;
         pieces.rows(piece, |copy, run, len| {
@@ -78,19 +69,9 @@ impl<'a> SharedLane<'a> {
         self.mapped.regions[row.copy.source_region as usize].place(row.run.source as usize)
     }
 
-    fn copy_row(&mut self, PieceRow { copy, run, len }: PieceRow, next: *const u8) {
-        let target = &self.task.targets[copy.target_region as usize];
-        let source = &self.mapped.regions[copy.source_region as usize];
-        let (from, to) = (run.source as usize, run.target as usize);
-        let copied = match self.task.digests {
-            true => target.copy_digested(to, source, from, len, run.position, next),
-            false => target.copy_from(to, source, from, len).map(|()| Digest::ZERO),
-        };
-        let digest = copied.expect("checked");
-        match self.digests.last_mut() {
-            Some((slot, sum)) if *slot == copy.slot => *sum += digest,
-            _ => self.digests.push((copy.slot, digest)),
-        }
+    fn copy_row(&mut self, row: PieceRow, next: *const u8) {
+        let source = &self.mapped.regions[row.copy.source_region as usize];
+        self.rows.copy(&self.task, &row, source, row.run.source as usize, next);
     }
 }
 
@@ -122,7 +103,7 @@ impl<'a> Lane<'a> for SharedLane<'a> {
     }
 
     fn digested(&mut self, digests: &mut [Digest]) -> bool {
-        self.digests.drain(..).for_each(|(slot, digest)| digests[slot as usize] += digest);
+        self.rows.add_to(digests);
         true
     }
 }

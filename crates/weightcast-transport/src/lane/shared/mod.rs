@@ -16,6 +16,7 @@ use crate::base::lock::lock;
 use crate::base::patience::Patience;
 use crate::export::served::Export;
 use crate::lane::way::Way;
+use crate::lane::writable::WritableTargets;
 use crate::memory::region::Region;
 use crate::wire::description::ExportDescription;
 use crate::wire::local_source::LocalSource;
@@ -25,13 +26,11 @@ use mapped::{Mapped, MappedExports};
 use offer::Offer;
 use std::sync::{Arc, Mutex};
 pub use view::ExportView;
-use writable::WritableTargets;
 
 mod lane;
 mod mapped;
 mod offer;
 mod view;
-mod writable;
 
 /// The lane out of shared memory.
 pub(super) struct SharedKind;
