@@ -93,21 +93,95 @@ fn a_lost_shard_breaks_its_group_and_moves_its_readers() {
 }
 
 #[test]
-fn a_lost_reader_lets_its_source_go() {
+fn a_lost_reader_lets_its_source_go_long_before_its_lease_ends() {
+    for draining in [true, false] {
+        let mut cluster = Cluster::new();
+        cluster.auto_read = false;
+        let trainer = cluster.trainer("trainer", 1);
+        let rollout = cluster.rollout("rollout", 2);
+        cluster.publish(&trainer, 1, 11);
+        cluster.begin_all(&rollout, |_| update());
+        cluster.kill(rollout[0]);
+        if draining {
+            cluster.call(trainer[0], Call::Unpublish);
+            cluster.advance(Span::from_millis(400));
+            assert_eq!(cluster.ended(trainer[0]), 2, "it may open a stream again");
+            cluster.advance(Span::from_millis(200));
+        } else {
+            cluster.advance(Span::from_millis(600));
+            assert_eq!(cluster.edges().len(), 1, "nobody wants the source");
+            cluster.call(trainer[0], Call::Unpublish);
+        }
+        assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
+        assert_eq!(cluster.ended(rollout[1]), 1, "the lease decides about the reader");
+        cluster.advance(Span::from_secs(6));
+        assert!(matches!(cluster.outcome(rollout[1]), Some(Err(CallError::GroupBroken { .. }))));
+        // F3: the reader that was left had stopped before.
+        assert!(cluster.clients[rollout[1]].log.contains(&Output::StopRead));
+    }
+}
+
+#[test]
+fn a_reader_that_opens_a_stream_in_time_is_waited_for() {
     let mut cluster = Cluster::new();
     cluster.auto_read = false;
     let trainer = cluster.trainer("trainer", 1);
-    let rollout = cluster.rollout("rollout", 2);
+    let rollout = cluster.rollout("rollout", 1);
     cluster.publish(&trainer, 1, 11);
     cluster.begin_all(&rollout, |_| update());
-    cluster.kill(rollout[0]);
     cluster.call(trainer[0], Call::Unpublish);
+    cluster.break_stream(rollout[0]);
+    cluster.advance(Span::from_secs(3));
     assert_eq!(cluster.ended(trainer[0]), 2);
-    cluster.advance(Span::from_secs(6));
+    cluster.finish_reads(&rollout);
+    assert_eq!(committed(&cluster.outcome(rollout[0]).unwrap()), Some(1));
     assert_eq!(cluster.outcome(trainer[0]), Some(Ok(Answer::Unpublished)));
-    assert!(matches!(cluster.outcome(rollout[1]), Some(Err(CallError::GroupBroken { .. }))));
-    // F3: the reader that was left had stopped before.
-    assert!(cluster.clients[rollout[1]].log.contains(&Output::StopRead));
+}
+
+#[test]
+fn who_was_left_behind_gets_another_source_once_all_its_shards_are_back() {
+    let mut cluster = Cluster::new();
+    cluster.auto_read = false;
+    let (a, b) = (cluster.trainer("a", 1), cluster.trainer("b", 1));
+    let rollout = cluster.rollout("rollout", 2);
+    cluster.publish(&a, 1, 11);
+    cluster.publish(&b, 1, 11);
+    cluster.begin_all(&rollout, |_| update());
+    cluster.reachable = false;
+    rollout.iter().for_each(|client| cluster.break_stream(*client));
+    cluster.advance(Span::from_millis(600));
+    cluster.call(a[0], Call::Unpublish);
+    assert_eq!(cluster.outcome(a[0]), Some(Ok(Answer::Unpublished)));
+    assert_eq!(cluster.edges(), [], "it could not hear of b");
+    let waits = cluster.server.why(cluster.now, None, "rollout").unwrap().sentence;
+    assert!(waits.contains("replica rollout to open its streams again"), "{waits}");
+    cluster.reachable = true;
+    cluster.advance(Span::from_secs(1));
+    assert_eq!(cluster.edges(), [("rollout".to_owned(), "b".to_owned())]);
+    cluster.finish_reads(&rollout);
+    for client in rollout {
+        assert_eq!(committed(&cluster.outcome(client).unwrap()), Some(1));
+    }
+}
+
+#[test]
+fn who_was_left_behind_gets_no_source_while_one_of_its_shards_is_away() {
+    let mut cluster = Cluster::new();
+    cluster.auto_read = false;
+    let (a, b) = (cluster.trainer("a", 1), cluster.trainer("b", 1));
+    let rollout = cluster.rollout("rollout", 2);
+    cluster.publish(&a, 1, 11);
+    cluster.publish(&b, 1, 11);
+    cluster.begin_all(&rollout, |_| update());
+    cluster.reachable = false;
+    cluster.break_stream(rollout[0]);
+    cluster.kill(rollout[1]);
+    cluster.advance(Span::from_millis(600));
+    cluster.call(a[0], Call::Unpublish);
+    cluster.reachable = true;
+    cluster.advance(Span::from_secs(1));
+    assert!(cluster.clients[rollout[0]].host.stream.is_some());
+    assert_eq!(cluster.edges(), [], "the other shard could not hear of b");
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn the_protocol_holds_in_200_worlds() {
     assert!(total(|r| r.counters.commits) > 1_500);
     assert!(total(|r| r.counters.evictions) > 100);
     assert!(total(|r| r.counters.drains_cut) > 0);
+    assert!(total(|r| r.counters.left_behind) > 0);
     assert!(total(|r| r.counters.digest_mismatches) > 20);
     assert!(total(|r| r.counters.read_failures) > 20);
     assert!(total(|r| r.counters.relays) > 80);

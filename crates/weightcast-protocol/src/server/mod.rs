@@ -199,7 +199,7 @@ impl Server {
 
     /// A stream broke. The session lives on until its lease runs out.
     pub fn handle_disconnect(&mut self, now: Time, connection: ConnectionId) {
-        self.membership().lose_stream(connection);
+        self.membership().lose_stream(now, connection);
         self.settle(now);
     }
 
@@ -218,6 +218,7 @@ impl Server {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Lease(session) => self.membership().lease_timer(now, session),
+                Timer::Unheard(session) => self.membership().unheard_timer(session),
                 Timer::Drain(group) => self.transfers().drain_timer(now, group),
                 Timer::Recovery(group) => self.membership().recovery_timer(group),
                 Timer::Proof(nonce) => self.durability().decide(now, nonce),

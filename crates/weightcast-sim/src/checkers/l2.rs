@@ -38,8 +38,10 @@ impl Checker for NoIdleSource {
     }
 }
 
+/// What a replica wants, if it could hear of a source.
 fn wants(replica: &ReplicaSnapshot) -> Option<Version> {
-    replica.pending.as_ref()?.wants
+    let hears = replica.shards.iter().all(|shard| shard.connected);
+    replica.pending.as_ref().filter(|_| hears)?.wants
 }
 
 impl NoIdleSource {

@@ -39,6 +39,7 @@ points! {
     RefusedAfterEviction: "a session that had been evicted was refused";
     DrainWaited: "an owner waited for its readers before it could change its memory";
     DrainDeadlineCut: "a drain deadline passed, and the readers were cut off";
+    ReaderLeftBehind: "an owner did not wait for a reader that had not been heard of for a while";
     AccusationIgnored: "a reader accused its source, which went on serving others";
     AnswerFromRecord: "the last shard got the answer decided before a publish in between";
     CallRepeated: "a call was sent again after its stream had broken";

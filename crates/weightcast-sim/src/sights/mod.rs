@@ -236,6 +236,7 @@ impl Sights {
         let counters = &after.counters;
         let counted = [
             (counters.drains_cut, Point::DrainDeadlineCut),
+            (counters.left_behind, Point::ReaderLeftBehind),
             (counters.fenced, Point::ContentFenced),
             (counters.digest_mismatches, Point::RefusedByDigest),
             (counters.relays, Point::ReadInFlight),

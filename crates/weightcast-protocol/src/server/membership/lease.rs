@@ -2,12 +2,16 @@
 
 use crate::message::{Role, ServerMessage};
 use crate::server::rooms::MembershipHandler;
-use crate::server::stores::group::Over;
+use crate::server::stores::group::{Member, Over};
 use crate::server::stores::timers::Timer;
 use crate::{CallError, ConnectionId, Incarnation, SessionId, Time};
 
 /// A timer this late, in percent of a lease, shows that the server itself was held up.
 const LATE_PERCENT: u64 = 25;
+
+/// How long a session may have no stream, in percent of a lease, until its process is taken for dead where that costs
+/// little. A client that lives opens the next stream at once, and again and again.
+const UNHEARD_PERCENT: u64 = 10;
 
 impl MembershipHandler<'_> {
     pub(super) fn renew(&mut self, now: Time, session: SessionId) {
@@ -24,11 +28,34 @@ impl MembershipHandler<'_> {
 
     /// A stream broke, most likely because its process has died. What the group reads goes on, and
     /// takes no place at its sources any more, so that others need not wait for the lease to end.
-    pub(in crate::server) fn lose_stream(&mut self, connection: ConnectionId) {
-        let session = self.connections.unbind(connection);
-        if let Some(entry) = session.and_then(|session| self.sessions.get(&session)) {
+    pub(in crate::server) fn lose_stream(&mut self, now: Time, connection: ConnectionId) {
+        let Some(session) = self.connections.unbind(connection) else { return };
+        if let Some(entry) = self.sessions.get(&session) {
             let group = entry.group;
+            let patience = self.config.lease.scaled(UNHEARD_PERCENT, 100);
+            self.timers.set(now + patience, Timer::Unheard(session));
             self.transfers().lose_sight(group);
+        }
+    }
+
+    /// A session has had no stream for a while. Until it has one, its group gets no source, and keeps no source
+    /// from giving its copy up: the lease, which ends later, decides about all else.
+    pub(in crate::server) fn unheard_timer(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let group = entry.group;
+        self.groups.of_mut(&group).unheard = true;
+        self.transfers().stop_waiting_for(group);
+    }
+
+    /// A session has a stream. Its group is heard again once all of its sessions have one.
+    pub(super) fn hear(&mut self, session: SessionId) {
+        self.timers.cancel(Timer::Unheard(session));
+        let incarnation = self.sessions.of(&session).group;
+        let group = self.groups.of_mut(&incarnation);
+        let heard = |member: &Member| self.connections.stream(member.session).is_some();
+        if group.unheard && group.members.values().all(heard) {
+            group.unheard = false;
+            self.agenda.wake(incarnation);
         }
     }
 
@@ -45,7 +72,9 @@ impl MembershipHandler<'_> {
         for entry in self.sessions.values_mut() {
             entry.lease_until = entry.lease_until.max(until);
         }
-        self.timers.postpone(until, |timer| matches!(timer, Timer::Recovery(_) | Timer::Window));
+        self.timers.postpone(until, |timer| {
+            matches!(timer, Timer::Recovery(_) | Timer::Window | Timer::Unheard(_))
+        });
     }
 
     /// A lease may have run out. Renewals do not move the timer, so compare the time first.
@@ -120,6 +149,7 @@ impl MembershipHandler<'_> {
     pub(super) fn remove_member(&mut self, session: SessionId) {
         let Some(entry) = self.sessions.remove(&session) else { return };
         self.timers.cancel(Timer::Lease(session));
+        self.timers.cancel(Timer::Unheard(session));
         self.connections.end(session);
         let group = self.groups.of_mut(&entry.group);
         if let Some(member) = group.members.remove(&entry.shard) {

@@ -60,6 +60,7 @@ impl MembershipHandler<'_> {
         let session = open.session;
         self.connections.bind(session, from);
         self.renew(now, session);
+        self.hear(session);
         let member = self.sessions.member(session);
         let message =
             ServerMessage::Opened { ticket: self.calls().ticket(member), lease: self.config.lease };

@@ -59,6 +59,8 @@ counters! {
     digest_mismatches,
     /// Readers cut off because a drain deadline passed.
     drains_cut,
+    /// Readers that a source did not wait for when it gave its copy up: nothing had been heard of them for a while.
+    left_behind,
     /// Sessions whose lease ran out.
     evictions,
     /// Offload replicas that came to hold a version.

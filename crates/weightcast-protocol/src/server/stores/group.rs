@@ -49,6 +49,8 @@ pub(in crate::server) struct Group {
     pub(in crate::server) slow: BTreeMap<Incarnation, u64>,
     /// What the last transfer had read when it ran out of time.
     pub(in crate::server) kept: Option<Kept>,
+    /// A shard's stream broke a while ago, and no other was opened: most likely its process has died.
+    pub(in crate::server) unheard: bool,
     /// When its readers are cut off, while the group is draining.
     pub(in crate::server) drain_until: Option<Time>,
     /// How long its copy may be held back for an offload, while the group gives the copy up.
@@ -171,6 +173,7 @@ impl Group {
             place: None,
             slow: BTreeMap::new(),
             kept: None,
+            unheard: false,
             drain_until: None,
             hold_until: None,
             released: false,

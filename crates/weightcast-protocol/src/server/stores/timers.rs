@@ -12,6 +12,8 @@ use crate::{ContentDigest, Incarnation, Nonce, OpSeq, SessionId, Time};
 pub(in crate::server) enum Timer {
     /// A session's lease may have run out.
     Lease(SessionId),
+    /// A session has had no stream for a while.
+    Unheard(SessionId),
     /// The readers of a group have had their time.
     Drain(Incarnation),
     /// The two groups of a challenge have had their time to answer.

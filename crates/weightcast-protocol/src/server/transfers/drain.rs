@@ -1,5 +1,5 @@
 //! Drain: readers of a copy finish before the copy changes, within a bound; then they are cut off
-//! (S8, S9, L3).
+//! (S8, S9, L3). Readers that have most likely died are not waited for.
 
 use crate::server::contexts::GroupCtx;
 use crate::server::rooms::TransferHandler;
@@ -14,6 +14,28 @@ impl TransferHandler<'_> {
         let until = group.drain_until.map_or(until, |earlier| earlier.min(until));
         group.drain_until = Some(until);
         self.timers.set(until, Timer::Drain(incarnation));
+        for reader in self.edges.readers_of(incarnation).collect::<Vec<_>>() {
+            self.leave_behind(incarnation, reader);
+        }
+    }
+
+    /// Nobody has heard of a group for a while: sources that give their copies up do not wait for it.
+    pub(in crate::server) fn stop_waiting_for(&mut self, reader: Incarnation) {
+        for source in self.edges.sources_of(reader).to_vec() {
+            self.leave_behind(source, reader);
+        }
+    }
+
+    /// Takes a reader of which nobody has heard for a while off a source that drains. If its process lives after all,
+    /// it keeps what it has read.
+    fn leave_behind(&mut self, source: Incarnation, reader: Incarnation) {
+        let of = self.groups.of(&source);
+        if of.drain_until.is_some() && self.groups.of(&reader).unheard {
+            let reason =
+                format!("replica {} gave its copy up, and had not heard of its reader", of.replica);
+            self.counters.left_behind += 1;
+            self.take_off(source, reader, &reason, Loss::default());
+        }
     }
 
     /// Ends the drain, whatever its outcome.
@@ -52,22 +74,24 @@ impl TransferHandler<'_> {
 
     fn take_readers_off(&mut self, source: Incarnation, reason: &str, loss: Loss) {
         let readers: Vec<Incarnation> = self.edges.readers_of(source).collect();
-        for reader in readers {
-            if !self.config.safeguards.on(Safeguard::CommitFence)
-                && self.groups.of(&reader).held.is_none()
-            {
-                // The mutant lets a read go on as if nothing had happened.
-                let model = self.groups.of(&reader).model.clone();
-                self.edges.remove(&model, reader);
-            } else {
-                let from = self.edges.sources_of(reader);
-                let stripe = from.iter().position(|from| *from == source).unwrap_or(0);
-                if stripe > 0 && !self.config.safeguards.on(Safeguard::EveryStripe) {
-                    self.edges.keep_first(reader); // as if it were none of its sources
-                } else {
-                    self.lose_source(reader, reason, Loss { stripe, ..loss });
-                }
-            }
+        readers.into_iter().for_each(|reader| self.take_off(source, reader, reason, loss));
+    }
+
+    fn take_off(&mut self, source: Incarnation, reader: Incarnation, reason: &str, loss: Loss) {
+        if !self.config.safeguards.on(Safeguard::CommitFence)
+            && self.groups.of(&reader).held.is_none()
+        {
+            // The mutant lets a read go on as if nothing had happened.
+            let model = self.groups.of(&reader).model.clone();
+            self.edges.remove(&model, reader);
+            return;
+        }
+        let from = self.edges.sources_of(reader);
+        let stripe = from.iter().position(|from| *from == source).unwrap_or(0);
+        if stripe > 0 && !self.config.safeguards.on(Safeguard::EveryStripe) {
+            self.edges.keep_first(reader); // as if it were none of its sources
+        } else {
+            self.lose_source(reader, reason, Loss { stripe, ..loss });
         }
     }
 }

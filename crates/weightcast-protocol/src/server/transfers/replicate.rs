@@ -100,6 +100,9 @@ impl TransferHandler<'_> {
 
     fn look_for_source(&mut self, now: Time, incarnation: Incarnation) -> Onward {
         let reader = self.books().transfer(incarnation);
+        if reader.group.unheard {
+            return Onward::Done; // a shard could not hear of a source
+        }
         let selector = reader.call.as_selector();
         let Some(version) = reader.transfer.version else {
             return self.resolve_late(now, incarnation, selector);

@@ -127,6 +127,9 @@ impl Server {
         let mut seen = std::collections::BTreeSet::new();
         for timer in self.timers.iter() {
             let wanted = match timer {
+                Timer::Unheard(session) => {
+                    self.sessions.contains(session) && self.connections.stream(*session).is_none()
+                }
                 Timer::Lease(session) => self.sessions.contains(session),
                 Timer::Drain(group)
                 | Timer::Retry(group)

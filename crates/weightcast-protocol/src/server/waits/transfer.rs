@@ -14,6 +14,10 @@ impl WaitGraph<'_> {
         let unread: Vec<u32> =
             (0..group.num_shards).filter(|shard| !transfer.prepared.contains_key(shard)).collect();
         match (transfer.phase, name_shards(&unread)) {
+            (Phase::Waiting, _) if group.unheard => {
+                WaitCause::new(format!("replica {} to open its streams again", group.replica))
+                    .fact("most likely a process of it has died: then its lease ends the wait")
+            }
             (Phase::Waiting, _) => self.source_cause(reader, version),
             (Phase::Draining, _) if reader.is_held_back() => self.held_back_cause(incarnation),
             (Phase::Draining, _) => self.old_copy_cause(incarnation),

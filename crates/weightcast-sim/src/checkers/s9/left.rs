@@ -20,6 +20,8 @@ type GroupShard = (Incarnation, u32);
 /// - its call's deadline has passed, or it has not renewed its lease for half of the lease;
 /// - its source may have been cut off: the source has drained, or updated, for as long as it may,
 ///   was refused, is at its end, or is silent;
+/// - its stream is broken, or was, for a tenth of the lease: a source that gives its copy up does not wait for such a
+///   reader;
 /// - it drew from several sources and its stream is broken: the server may have given one of the
 ///   sources to a waiting reader, and the reader has not heard of that;
 /// - it is a seed: a seed that is not needed any more is ended, and may not be told.
@@ -36,8 +38,8 @@ pub(in crate::checkers) struct NobodyLeft {
     drained: BTreeMap<Incarnation, Time>,
     /// When the server may move the readers of the old copy of a group that updates.
     updating: BTreeMap<Incarnation, Time>,
-    /// Shards whose streams are broken.
-    unlinked: BTreeSet<GroupShard>,
+    /// Shards whose streams are broken, and since when.
+    unlinked: BTreeMap<GroupShard, Time>,
     /// Groups that close. The server soon moves their readers, whatever else these read from.
     closing: BTreeSet<Incarnation>,
     /// Copies that were given up: no reader may be told to read them.
@@ -74,7 +76,7 @@ impl NobodyLeft {
             renewed: BTreeMap::new(),
             drained: BTreeMap::new(),
             updating: BTreeMap::new(),
-            unlinked: BTreeSet::new(),
+            unlinked: BTreeMap::new(),
             closing: BTreeSet::new(),
             gone: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -96,6 +98,9 @@ impl NobodyLeft {
         }
         let Some(group) = who.incarnation else { return };
         let shard = (group, who.shard);
+        if self.is_unheard(now, group) {
+            self.reads.remove(&group);
+        }
         self.unlinked.remove(&shard);
         match message {
             ClientMessage::Heartbeat { .. } | ClientMessage::Progress { .. } => {
@@ -284,7 +289,15 @@ impl NobodyLeft {
         };
         let mut others = reading.sources.iter().filter(|other| **other != source);
         let moved = reading.sources.len() > 1 && self.is_unlinked(reader);
-        in_time && !self.is_silent(now, reader) && !moved && !others.any(cut)
+        let heard = !self.is_silent(now, reader) && !self.is_unheard(now, reader);
+        in_time && heard && !moved && !others.any(cut)
+    }
+
+    /// Whether the server may have heard nothing of a group's shard for so long that no source waits for the group.
+    fn is_unheard(&self, now: Time, group: Incarnation) -> bool {
+        let patience = Span(self.lease.0 / 10);
+        let mut shards = self.unlinked.range((group, 0)..=(group, u32::MAX));
+        shards.any(|(_, since)| at_least(*since, patience) <= now)
     }
 
     fn is_unlinked(&self, group: Incarnation) -> bool {
@@ -315,7 +328,9 @@ impl Checker for NobodyLeft {
             }
             Fact::Said { who, message, .. } => self.said(now, who, message),
             Fact::Unlinked { who, .. } => {
-                self.unlinked.extend(who.incarnation.map(|group| (group, who.shard)));
+                if let Some(group) = who.incarnation {
+                    self.unlinked.entry((group, who.shard)).or_insert(now);
+                }
                 None
             }
             _ => None,

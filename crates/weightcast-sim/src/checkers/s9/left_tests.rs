@@ -108,6 +108,22 @@ fn a_reader_whose_stream_is_broken_may_have_lost_one_of_several_sources() {
     }
 }
 
+/// A tenth of the lease, by a clock that runs fast.
+#[test]
+fn a_reader_that_was_not_heard_of_for_long_may_have_been_left_behind() {
+    for (seconds, back, read) in
+        [(8, false, true), (8, true, true), (9, false, false), (9, true, false)]
+    {
+        let mut scene = GivingUp::new(&[1]);
+        scene.breaks(3);
+        scene.now = Time(0) + Span::from_secs(seconds);
+        if back {
+            scene.beats(3);
+        }
+        assert_eq!(scene.must_be_read(), read, "{seconds} {back}");
+    }
+}
+
 #[test]
 fn a_reader_that_is_never_taken_in_again_reads_no_more() {
     for retry in [false, true] {

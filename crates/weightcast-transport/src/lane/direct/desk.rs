@@ -14,9 +14,9 @@ const KEPT: usize = 16;
 static FREE: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// Memory of [`DESK_BYTES`] that nobody else uses.
-pub(super) struct Desk(Region);
+pub(super) struct ReadDesk(Region);
 
-impl Desk {
+impl ReadDesk {
     /// # Errors
     /// If there is no memory.
     pub(super) fn take() -> std::io::Result<Self> {
@@ -29,7 +29,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ReadDesk {
     fn drop(&mut self) {
         let mut free = lock(&FREE);
         if free.len() < KEPT {

@@ -14,7 +14,7 @@
 
 use super::Direct;
 use super::addresses::Addresses;
-use super::desk::{DESK_BYTES, Desk};
+use super::desk::{DESK_BYTES, ReadDesk};
 use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::base::limits::{MAX_GAP_BETWEEN_REGIONS, MAX_GAP_BYTES};
@@ -38,7 +38,7 @@ pub(super) struct DirectLane<'a> {
     rows: Vec<SourceRow>,
     local: Ranges,
     remote: Ranges,
-    desk: Desk,
+    desk: ReadDesk,
     copier: RowCopier,
     ready: ReadyPieces,
 }
@@ -89,7 +89,7 @@ impl<'a> DirectLane<'a> {
         task: LaneTask<'a>,
         addresses: Addresses<'a>,
     ) -> Result<Self, TransportError> {
-        let desk = Desk::take().map_err(|error| TransportError::System {
+        let desk = ReadDesk::take().map_err(|error| TransportError::System {
             call: "mmap",
             what: format!("{DESK_BYTES} bytes to read through: {error}"),
         })?;

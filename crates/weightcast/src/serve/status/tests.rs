@@ -296,6 +296,7 @@ fn each_counter_is_told_under_its_own_name() {
         accused_fenced: next(),
         digest_mismatches: next(),
         drains_cut: next(),
+        left_behind: next(),
         evictions: next(),
         offloads: next(),
         offloads_released: next(),
