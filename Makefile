@@ -171,7 +171,7 @@ model: ## Explore every order of events of small clusters, fleets and pushes, so
 	cargo run --locked --release --quiet -p weightcast-explore -- --suite --threads 2
 
 nemesis: ## Torment real processes over network namespaces (needs root, minutes)
-	cargo test --locked --release -p weightcast-bench --test nemesis -- --ignored --nocapture
+	cargo test --locked --release -p weightcast-bench --test nemesis --test fanout -- --ignored --nocapture
 
 recorded: ## Record a planted bug under the nemesis, and replay it ten times (needs root, minutes)
 	.ci/recorded

@@ -215,10 +215,12 @@ impl WorkerGroup {
         self.workers.iter().map(|worker| cpu_seconds(worker.process.id())).sum()
     }
 
-    /// Kills all shards (SIGKILL).
+    /// Kills all shards at once (SIGKILL).
     pub(crate) fn kill(&mut self) {
         for worker in &mut self.workers {
             let _already_gone = worker.process.kill();
+        }
+        for worker in &mut self.workers {
             let _already_gone = worker.process.wait();
         }
     }

@@ -1,7 +1,8 @@
 //! A source is killed in the middle of a transfer. All others must finish; how much later do they?
 //!
 //! The trainer is never killed, because only the trainer is sure to have all bytes. The victim is a
-//! relay that others read from, if there is one, else a rollout that holds the whole version.
+//! relay that others read from, if there is one, else a rollout that holds the whole version. All
+//! shards of the victim die at once.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use super::spread::{FanoutSetting, received};
+use super::predicted::PredictedSpread;
+use super::spread::FanoutSetting;
 use crate::base::measure::median;
 use crate::emulated::cluster::{EmulatedCluster, GroupSpec, WorkerGroup};
 use crate::emulated::orders::Order;
@@ -28,8 +30,12 @@ pub(crate) struct Killed {
     pub(crate) ideal_s: f64,
     /// Readers on one host.
     pub(crate) ranks: usize,
-    /// Copies of the version that entered a host of readers, the median of the turns with a death.
+    /// How many of the 16 tensors all shards of a group hold, on one host.
+    pub(crate) replicated: Option<u64>,
+    /// Copies of the version that entered a host of survivors, the median of the turns with a death.
     pub(crate) entered: f64,
+    /// Without a death.
+    pub(crate) predicted: PredictedSpread,
     /// The source that was killed in each turn.
     pub(crate) victims: Vec<Victim>,
     pub(crate) content_ok: bool,
@@ -46,21 +52,16 @@ pub(crate) struct Victim {
 pub(crate) fn measure(setting: &FanoutSetting, percents: &[u8]) -> Result<Vec<Killed>> {
     let mut scene = KillingRun::start(setting)?;
     scene.turn(None)?;
-    let undisturbed = (0..setting.repeat).map(|_| Ok(scene.turn(None)?.0));
+    let undisturbed = (0..setting.repeat).map(|_| Ok(scene.turn(None)?.max_s));
     let undisturbed_s = median(&undisturbed.collect::<Result<Vec<_>>>()?);
+    let predicted = PredictedSpread::of(setting)?;
     let mut killed = Vec::new();
     for percent in percents {
-        let (mut last, mut victims, mut content_ok) = (Vec::new(), Vec::new(), true);
-        let mut entered = Vec::new();
-        for _ in 0..setting.repeat {
-            let before = scene.entered()?;
-            let (max_s, victim, ok) = scene.turn(Some(*percent))?;
-            entered.push((scene.entered()? - before) as f64 / setting.entering() as f64);
-            last.push(max_s);
-            victims.extend(victim);
-            content_ok &= ok;
-        }
-        let max_s = median(&last);
+        let turns = (0..setting.repeat).map(|_| scene.turn(Some(*percent)));
+        let turns = turns.collect::<Result<Vec<_>>>()?;
+        let over =
+            |value: fn(&KillingTurn) -> f64| median(&turns.iter().map(value).collect::<Vec<_>>());
+        let max_s = over(|turn| turn.max_s);
         killed.push(Killed {
             readers: setting.readers,
             shards: setting.shards,
@@ -70,12 +71,23 @@ pub(crate) fn measure(setting: &FanoutSetting, percents: &[u8]) -> Result<Vec<Ki
             extra_s: max_s - undisturbed_s,
             ideal_s: setting.ideal_s(),
             ranks: setting.ranks,
-            entered: median(&entered),
-            victims,
-            content_ok,
+            replicated: setting.replicated,
+            entered: over(|turn| turn.entered),
+            predicted,
+            content_ok: turns.iter().all(|turn| turn.content_ok),
+            victims: turns.into_iter().filter_map(|turn| turn.victim).collect(),
         });
     }
     Ok(killed)
+}
+
+/// One turn.
+struct KillingTurn {
+    /// The last survivor's stall.
+    max_s: f64,
+    entered: f64,
+    victim: Option<Victim>,
+    content_ok: bool,
 }
 
 struct KillingRun<'a> {
@@ -94,8 +106,7 @@ impl<'a> KillingRun<'a> {
         let serve = ["--fanout", &fanout];
         let shards = setting.shards as u32;
         let cluster = EmulatedCluster::start(&setting.shape(1), shards, setting.bytes, &serve)?;
-        let trainer =
-            cluster.group("trainer", GroupSpec { trainer: true, ..GroupSpec::default() })?;
+        let trainer = cluster.group("trainer", setting.trainer())?;
         let mut scene =
             Self { setting, trainer, rollouts: Vec::new(), version: 0, started: 0, cluster };
         for index in 0..=setting.readers {
@@ -110,35 +121,30 @@ impl<'a> KillingRun<'a> {
         self.started += 1;
         // The first one's hosts follow the trainer's.
         let before = index.checked_sub(1).map_or(0, |reader| self.setting.host(reader));
-        let host = before + self.setting.shards;
+        let host = before + self.setting.hosts();
         self.cluster.group(
             &format!("rollout{index:02}-{}", self.started),
-            GroupSpec { host, ..GroupSpec::default() },
+            GroupSpec { host, ..self.setting.rollout() },
         )
     }
 
-    /// Bytes that the hosts of readers have received, without the first rollout's.
-    fn entered(&self) -> Result<u64> {
-        let end = self.setting.host(self.setting.readers - 1) + 2 * self.setting.shards;
-        received(&self.cluster, 2 * self.setting.shards..end)
-    }
-
     /// One turn: publishes, fills the first rollout, orders all others to update, and kills a
-    /// source after a percentage of the ideal time. Returns the last survivor's stall, the victim,
-    /// and whether all content was right.
-    fn turn(&mut self, percent: Option<u8>) -> Result<(f64, Option<Victim>, bool)> {
+    /// source after a percentage of the ideal time.
+    fn turn(&mut self, percent: Option<u8>) -> Result<KillingTurn> {
         self.version += 1;
         let version = self.version;
         self.trainer.publish(version)?;
         self.rollouts[0].order(&Order::Update { version })?;
         self.rollouts[0].updated()?;
+        let before = self.setting.received(&self.cluster, 1)?;
         for reader in &mut self.rollouts[1..] {
             reader.order(&Order::Update { version })?;
         }
         let victim = percent.map(|percent| self.kill(percent)).transpose()?;
+        let dead = victim.as_ref().map(|(dead, _)| *dead);
         let (mut called, mut done, mut content_ok) = (u64::MAX, 0, true);
         for (index, reader) in self.rollouts.iter_mut().enumerate() {
-            if index == 0 || victim.as_ref().is_some_and(|(dead, _)| *dead == index) {
+            if index == 0 || dead == Some(index) {
                 continue;
             }
             let updated = reader.updated()?;
@@ -148,16 +154,25 @@ impl<'a> KillingRun<'a> {
                 reader.name,
                 updated.version
             );
-            content_ok &= reader.holds(version)? && updated.verified == self.setting.bytes;
+            ensure!(updated.way == "tcp", "bytes came past the emulated network: {}", updated.way);
+            content_ok &= reader.holds(version)? && updated.verified == self.setting.held();
             called = called.min(updated.called_ns);
             done = done.max(updated.done_ns);
         }
-        let mut died = None;
-        if let Some((index, victim)) = victim {
+        let after = self.setting.received(&self.cluster, 1)?;
+        if let Some(index) = dead {
             self.rollouts[index] = self.rollout(index)?;
-            died = Some(victim);
         }
-        Ok((done.saturating_sub(called) as f64 / 1e9, died, content_ok))
+        Ok(KillingTurn {
+            max_s: done.saturating_sub(called) as f64 / 1e9,
+            entered: self.setting.copies(
+                &before,
+                &after,
+                dead.and_then(|index| index.checked_sub(1)),
+            ),
+            victim: victim.map(|(_, victim)| victim),
+            content_ok,
+        })
     }
 
     fn kill(&mut self, percent: u8) -> Result<(usize, Victim)> {
@@ -168,7 +183,7 @@ impl<'a> KillingRun<'a> {
         let source = sources
             .filter(|source| *source != "trainer")
             .max_by_key(|source| in_flight(source))
-            .context("nobody but the trainer is a source")?;
+            .context("nobody but the trainer is a source: give --readers 2 or more")?;
         let index = self.rollouts.iter().position(|group| group.name == source);
         let index = index.context("a source that was never started")?;
         let victim = Victim { name: source.to_owned(), in_flight: in_flight(source) };

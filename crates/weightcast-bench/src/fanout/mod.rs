@@ -5,6 +5,7 @@
 //! results beside the ideal, and beside the comparison in which all groups read from the trainer.
 
 mod killing;
+mod predicted;
 mod report;
 mod seeding;
 mod spread;
@@ -14,6 +15,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::Args;
 
+use self::predicted::PredictedSpread;
 use self::report::FanoutReport;
 use self::spread::{FanoutSetting, SpreadTimes};
 use crate::base::machine::machine;
@@ -48,7 +50,7 @@ pub(crate) struct FanoutOf {
           value_parser = clap::value_parser!(u16).range(1..=64))]
     ranks_per_host: u16,
     /// Of the 16 tensors, how many every shard of a reader holds whole. All shards of a group then share a host
-    #[arg(long, value_name = "TENSORS", conflicts_with_all = ["kill", "offload_seeding"],
+    #[arg(long, value_name = "TENSORS", conflicts_with = "offload_seeding",
           value_parser = clap::value_parser!(u16).range(0..=16))]
     replicated: Option<u16>,
     /// Leave out the comparison: everybody reads from the trainer
@@ -135,7 +137,9 @@ impl FanoutOf {
         let naive = (!self.no_naive)
             .then(|| SpreadTimes::measure(&FanoutSetting { fanout: readers, ..setting }))
             .transpose()?;
-        report.spreads.push(report::SpreadComparison::new(&setting, stack, naive));
+        let predicted = PredictedSpread::of(&setting)?;
+        let compared = report::SpreadComparison::new(&setting, stack, naive, predicted);
+        report.spreads.push(compared);
         Ok(())
     }
 }

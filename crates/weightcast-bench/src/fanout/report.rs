@@ -6,9 +6,11 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::killing::Killed;
+use super::predicted::PredictedSpread;
 use super::seeding::Seeded;
 use super::spread::{FanoutSetting, SpreadTimes};
 use crate::base::machine::Machine;
+use crate::emulated::worker::TENSORS;
 
 /// Aim: the total stall is at most this multiple of the ideal.
 const AIM: f64 = 1.15;
@@ -43,6 +45,8 @@ pub(crate) struct SpreadComparison {
     naive: Option<SpreadTimes>,
     /// Total stall divided by the ideal.
     ratio: f64,
+    /// What `weightcast plan` predicts of `stack`.
+    predicted: PredictedSpread,
 }
 
 impl SpreadComparison {
@@ -50,6 +54,7 @@ impl SpreadComparison {
         setting: &FanoutSetting,
         stack: SpreadTimes,
         naive: Option<SpreadTimes>,
+        predicted: PredictedSpread,
     ) -> Self {
         Self {
             readers: setting.readers,
@@ -62,6 +67,7 @@ impl SpreadComparison {
             ratio: stack.sum_s / setting.ideal_sum_s(),
             stack,
             naive,
+            predicted,
         }
     }
 }
@@ -104,7 +110,7 @@ impl FanoutReport {
         let _ = writeln!(
             text,
             "\nseconds from the publish to the commits, medians of turns\n{:>7}{:>7}{:>11}{:>10}\
-             {:>7}{:>10}{:>10}{:>8}{:>12}{:>9}{:>10}{:>7}{:>9}",
+             {:>7}{:>10}{:>10}{:>9}{:>8}{:>12}{:>9}{:>10}{:>7}{:>9}{:>9}",
             "readers",
             "shards",
             "ideal sum",
@@ -112,12 +118,14 @@ impl FanoutReport {
             "ratio",
             "ideal max",
             "max",
+            "planned",
             "CPU s",
             "naive sum",
             "CPU s",
             "crossings",
             "a host",
-            "entered"
+            "entered",
+            "planned"
         );
         for s in &self.spreads {
             let (naive, naive_cpu) = match &s.naive {
@@ -131,8 +139,8 @@ impl FanoutReport {
             let verdict = if s.ratio <= AIM { "" } else { "  MISSES 1.15" };
             let _ = writeln!(
                 text,
-                "{:>7}{:>7}{:>11.2}{:>10.2}{:>7.2}{:>10.2}{:>10.2}{:>8.2}{naive:>12}{naive_cpu:>9}\
-                 {crossings:>10}{:>7}{:>9.3}{verdict}",
+                "{:>7}{:>7}{:>11.2}{:>10.2}{:>7.2}{:>10.2}{:>10.2}{:>9}{:>8.2}{naive:>12}{naive_cpu:>9}\
+                 {crossings:>10}{:>7}{:>9.3}{:>9.3}{verdict}",
                 s.readers,
                 s.shards,
                 s.ideal_sum_s,
@@ -140,9 +148,11 @@ impl FanoutReport {
                 s.ratio,
                 s.ideal_max_s,
                 s.stack.max_s,
+                seconds_or_dash(s.predicted.max_s),
                 s.stack.cpu_s,
                 s.ranks,
-                s.stack.entered
+                s.stack.entered,
+                s.predicted.entered
             );
         }
     }
@@ -175,22 +185,37 @@ impl FanoutReport {
             let in_flight = killed.victims.iter().filter(|victim| victim.in_flight).count();
             let _ = writeln!(
                 text,
-                "{} readers of {} shards, a source killed at {} %: all others finish after {:.2} s, \
-                 undisturbed {:.2} s: {:.2} s more (ideal of one transfer: {:.2} s); {in_flight} of \
-                 {} victims were still receiving; {:.3} copies entered each host of {}",
+                "{} readers of {} shards{}, a source killed at {} %: all others finish after {:.2} s, \
+                 undisturbed {:.2} s: {:.2} s more (ideal of one transfer: {:.2} s; planned: {} s); \
+                 {in_flight} of {} victims were still receiving; {:.3} copies entered each \
+                 survivors' host of {} (planned: {:.3})",
                 killed.readers,
                 killed.shards,
+                on_one_host(killed.replicated),
                 killed.percent,
                 killed.max_s,
                 killed.undisturbed_s,
                 killed.extra_s,
                 killed.ideal_s,
+                seconds_or_dash(killed.predicted.max_s),
                 killed.victims.len(),
                 killed.entered,
-                killed.ranks
+                killed.ranks,
+                killed.predicted.entered
             );
         }
     }
+}
+
+fn seconds_or_dash(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2}"))
+}
+
+/// How the shards of a group hold the tensors, if they share a host.
+fn on_one_host(replicated: Option<u64>) -> String {
+    replicated.map_or_else(String::new, |whole| {
+        format!(" on one host, {whole} of {TENSORS} tensors whole in each")
+    })
 }
 
 #[cfg(test)]
@@ -201,6 +226,19 @@ mod tests {
         let (sum_s, max_s, cpu_s, crossed) = (4.0, 2.0, 1.0, 1.0);
         let entered = 1.25;
         SpreadTimes { sum_s, max_s, cpu_s, crossed, entered, content_ok, turns: Vec::new() }
+    }
+
+    fn predicted(max_s: Option<f64>) -> PredictedSpread {
+        PredictedSpread { entered: 1.125, max_s }
+    }
+
+    fn compared(
+        setting: &FanoutSetting,
+        stack: SpreadTimes,
+        naive: Option<SpreadTimes>,
+    ) -> SpreadComparison {
+        let planned = (setting.datacentres == 1).then_some(1.75);
+        SpreadComparison::new(setting, stack, naive, predicted(planned))
     }
 
     fn setting() -> FanoutSetting {
@@ -228,7 +266,9 @@ mod tests {
             extra_s: 1.0,
             ideal_s: 1.0,
             ranks: 2,
+            replicated: Some(8),
             entered: 1.25,
+            predicted: predicted(Some(1.5)),
             victims: Vec::new(),
             content_ok,
         }
@@ -242,7 +282,7 @@ mod tests {
             let mut report = FanoutReport::new(machine, 1 << 20, 100);
             for (stack, naive) in [(0, Some(1)), (2, None), (3, None)] {
                 let naive = naive.map(|place| spread(ok(place)));
-                report.spreads.push(SpreadComparison::new(&setting(), spread(ok(stack)), naive));
+                report.spreads.push(compared(&setting(), spread(ok(stack)), naive));
             }
             report.killed.push(killed(ok(4)));
             assert_eq!(report.verified(), wrong == 5, "{wrong}");
@@ -258,12 +298,12 @@ mod tests {
         assert!(!report.table().contains("readers"), "nothing was spread");
         let far = FanoutSetting { readers: 6, shards: 3, datacentres: 2, ..setting() };
         let naive = SpreadTimes { sum_s: 9.0, cpu_s: 8.0, ..spread(true) };
-        report.spreads.push(SpreadComparison::new(
+        report.spreads.push(compared(
             &far,
             SpreadTimes { crossed: 1.5, ..spread(true) },
             Some(naive),
         ));
-        report.spreads.push(SpreadComparison::new(&setting(), spread(true), None));
+        report.spreads.push(compared(&setting(), spread(true), None));
         report.killed.push(killed(true));
         let text = report.table();
         let row = |number: usize| -> Vec<&str> {
@@ -281,14 +321,16 @@ mod tests {
             &ratio(&far),
             &most,
             "2.00",
+            "-",
             "1.00",
             "9.00",
             "8.00",
             "1.50",
             "4",
             "1.250",
+            "1.125",
         ];
-        assert_eq!(row(1)[..13], wanted);
+        assert_eq!(row(1)[..15], wanted);
         let (sum, most) = (two(setting().ideal_sum_s()), two(setting().ideal_max_s()));
         let wanted = [
             "4",
@@ -298,16 +340,20 @@ mod tests {
             &ratio(&setting()),
             &most,
             "2.00",
+            "1.75",
             "1.00",
             "-",
             "-",
             "-",
             "4",
             "1.250",
+            "1.125",
         ];
-        assert_eq!(row(2)[..13], wanted);
-        let said = "4 readers of 2 shards, a source killed at 50 %: all others finish after 2.00 s, \
-                    undisturbed 1.00 s: 1.00 s more (ideal of one transfer: 1.00 s); 0 of 0 victims";
+        assert_eq!(row(2)[..15], wanted);
+        let said = "4 readers of 2 shards on one host, 8 of 16 tensors whole in each, a source killed at \
+                    50 %: all others finish after 2.00 s, undisturbed 1.00 s: 1.00 s more (ideal of one \
+                    transfer: 1.00 s; planned: 1.50 s); 0 of 0 victims were still receiving; 1.250 copies \
+                    entered each survivors' host of 2 (planned: 1.125)";
         assert!(text.contains(said), "{text}");
         assert!(text.contains("; 2.5 MB a replica, 100 Mbit/s a host"), "{text}");
         let json = serde_json::to_string(&report).expect("JSON");
@@ -324,7 +370,7 @@ mod tests {
         for (share, misses) in [(1.0, false), (1.149, false), (1.16, true)] {
             let stack = SpreadTimes { sum_s: ideal * share, ..spread(true) };
             let mut report = FanoutReport::new(crate::base::machine::machine(), 1 << 20, 100);
-            report.spreads.push(SpreadComparison::new(&setting(), stack, None));
+            report.spreads.push(compared(&setting(), stack, None));
             assert_eq!(report.table().contains("MISSES"), misses, "{share}");
         }
     }

@@ -1,7 +1,5 @@
 //! Stalls of N rollout groups, while a trainer publishes one version after another.
 
-use std::ops::Range;
-
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
@@ -46,8 +44,13 @@ impl FanoutSetting {
         if self.replicated.is_some() { 1 } else { self.shards }
     }
 
+    /// Sets of hosts that readers share.
+    pub(crate) fn sets(&self) -> usize {
+        self.readers.div_ceil(self.ranks)
+    }
+
     /// Bytes that the shards of a group hold together.
-    fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         let replicated = self.replicated.unwrap_or_default() * (self.bytes / TENSORS);
         self.bytes + (self.shards as u64 - 1) * replicated
     }
@@ -55,7 +58,7 @@ impl FanoutSetting {
     /// The network for a trainer, its readers and `spare` more groups near the trainer.
     pub(crate) fn shape(&self, spare: usize) -> Shape {
         let near = vec![0; (1 + spare) * self.hosts()];
-        let hosts = self.readers.div_ceil(self.ranks) * self.hosts();
+        let hosts = self.sets() * self.hosts();
         let readers = (0..hosts).map(|i| self.datacentre(i / self.hosts() * self.ranks));
         Shape {
             hosts: near.into_iter().chain(readers).collect(),
@@ -64,9 +67,32 @@ impl FanoutSetting {
         }
     }
 
-    /// Bytes that enter all hosts of readers together if each is entered once.
-    pub(crate) fn entering(&self) -> u64 {
-        self.readers.div_ceil(self.ranks) as u64 * self.bytes
+    /// How rollouts are started.
+    pub(crate) fn rollout(&self) -> GroupSpec {
+        let (one_host, replicated) = (self.replicated.is_some(), self.replicated.unwrap_or(0));
+        GroupSpec { one_host, replicated, ..GroupSpec::default() }
+    }
+
+    /// How the trainer is started, which shards everything.
+    pub(crate) fn trainer(&self) -> GroupSpec {
+        GroupSpec { trainer: true, replicated: 0, ..self.rollout() }
+    }
+
+    /// Bytes that each set of readers' hosts has received, behind the trainer's and those of `spare` more groups.
+    pub(crate) fn received(&self, cluster: &EmulatedCluster, spare: usize) -> Result<Vec<u64>> {
+        let (network, hosts) = (cluster.network()?, self.hosts());
+        let first = |set: usize| (1 + spare + set) * hosts;
+        let set = |set| (first(set)..first(set + 1)).map(|host| network.received(host)).sum();
+        (0..self.sets()).map(set).collect()
+    }
+
+    /// Copies of the version that entered a host meanwhile. Where the reader that died was alone, no copy is needed.
+    pub(crate) fn copies(&self, before: &[u64], after: &[u64], dead: Option<usize>) -> f64 {
+        let readers = |set: usize| self.ranks.min(self.readers - set * self.ranks);
+        let lost = dead.map(|reader| reader / self.ranks).filter(|set| readers(*set) == 1);
+        let sets: Vec<usize> = (0..self.sets()).filter(|set| Some(*set) != lost).collect();
+        let entered: u64 = sets.iter().map(|set| after[*set] - before[*set]).sum();
+        entered as f64 / (sets.len() as u64 * self.bytes) as f64
     }
 
     /// Ideal seconds of what a host holds over the host's link.
@@ -139,15 +165,11 @@ impl SpreadTimes {
         let serve = ["--fanout", &fanout];
         let shards = setting.shards as u32;
         let cluster = EmulatedCluster::start(&setting.shape(0), shards, setting.bytes, &serve)?;
-        let one_host = setting.replicated.is_some();
-        let replicated = setting.replicated.unwrap_or_default();
-        let any = GroupSpec { one_host, replicated, ..GroupSpec::default() };
-        // Trainers shard everything.
-        let trainer = GroupSpec { trainer: true, replicated: 0, ..any };
-        let mut trainer = cluster.group("trainer", trainer)?;
+        let mut trainer = cluster.group("trainer", setting.trainer())?;
         let readers = (0..setting.readers).map(|reader| {
             let host = setting.host(reader);
-            let place = GroupSpec { host, datacentre: setting.datacentre(reader), ..any };
+            let datacentre = setting.datacentre(reader);
+            let place = GroupSpec { host, datacentre, ..setting.rollout() };
             cluster.group(&format!("rollout{reader:02}"), place)
         });
         let mut readers = readers.collect::<Result<Vec<_>>>()?;
@@ -189,14 +211,14 @@ fn turn(
             reader.replies()?;
         }
     }
-    let (crossed, entered) = (cluster.network()?.crossed()?, entered(cluster, setting)?);
+    let (crossed, received) = (cluster.network()?.crossed()?, setting.received(cluster, 0)?);
     let published = trainer.publish(version)?;
     let cpu = cpu_seconds(cluster, trainer, readers)?;
     readers.iter_mut().try_for_each(|reader| reader.order(&Order::Update { version }))?;
     let updates = readers.iter_mut().map(WorkerGroup::updated).collect::<Result<Vec<_>>>()?;
     let cpu_s = cpu_seconds(cluster, trainer, readers)? - cpu;
     let crossed = (cluster.network()?.crossed()? - crossed) as f64 / setting.bytes as f64;
-    let entered = (self::entered(cluster, setting)? - entered) as f64 / setting.entering() as f64;
+    let entered = setting.copies(&received, &setting.received(cluster, 0)?, None);
     let mut content_ok = true;
     for (update, reader) in updates.iter().zip(readers) {
         ensure!(update.version == Some(version), "{} holds {:?}", reader.name, update.version);
@@ -213,16 +235,6 @@ fn turn(
         entered,
         content_ok,
     })
-}
-
-/// Bytes that the hosts of readers have received.
-fn entered(cluster: &EmulatedCluster, setting: &FanoutSetting) -> Result<u64> {
-    received(cluster, setting.hosts()..setting.host(setting.readers - 1) + setting.hosts())
-}
-
-/// Bytes that these hosts have received.
-pub(crate) fn received(cluster: &EmulatedCluster, hosts: Range<usize>) -> Result<u64> {
-    hosts.map(|host| cluster.network()?.received(host)).sum()
 }
 
 fn cpu_seconds(
@@ -281,14 +293,27 @@ mod tests {
 
     #[test]
     fn readers_share_hosts() {
-        for (ranks, hosts, of_each, entering) in
-            [(1, 5, [2, 4, 6, 8, 10], 5), (2, 3, [2, 2, 4, 4, 6], 3), (8, 1, [2; 5], 1)]
+        for (ranks, sets, of_each) in
+            [(1, 5, [2, 4, 6, 8, 10]), (2, 3, [2, 2, 4, 4, 6]), (8, 1, [2; 5])]
         {
             let of = FanoutSetting { ranks, ..setting(5, 1) };
-            assert_eq!(of.shape(0).hosts.len(), 2 + 2 * hosts, "{ranks}");
+            assert_eq!(of.shape(0).hosts.len(), 2 + 2 * sets, "{ranks}");
             assert_eq!([0, 1, 2, 3, 4].map(|reader| of.host(reader)), of_each, "{ranks}");
-            assert_eq!(of.entering(), entering * of.bytes, "{ranks}");
+            assert_eq!(of.sets(), sets, "{ranks}");
         }
+    }
+
+    /// The hosts of a reader that died count if another reader has them too.
+    #[test]
+    fn copies_are_those_that_survivors_need() {
+        let of = FanoutSetting { ranks: 2, ..setting(5, 1) };
+        let copies = |after: [u64; 3], dead| {
+            of.copies(&[7; 3], &after.map(|copies| 7 + copies * of.bytes), dead)
+        };
+        assert_eq!(copies([1, 1, 1], None), 1.0);
+        assert_eq!(copies([1, 2, 3], None), 2.0);
+        assert_eq!(copies([1, 2, 3], Some(3)), 2.0);
+        assert_eq!(copies([1, 2, 3], Some(4)), 1.5);
     }
 
     #[test]
