@@ -116,11 +116,13 @@ mod tests {
     #[test]
     fn bytes_are_copied_none_beside_and_all_are_digested() {
         const ROOM: usize = 3 * TILE;
-        let source: Vec<u8> = (0..ROOM).map(|i| (i * 7 % 255) as u8 + 1).collect();
+        let mut source: Vec<u8> = (0..ROOM).map(|i| (i * 7 % 255) as u8 + 1).collect();
         let (least, tile) = (LEAST_STREAMED, TILE);
         let lens = (0..9).chain([60, 64, 65, 127, 1_000]).chain(least - 2..least + 3);
         let lens = lens.chain(tile - 3..tile + 4).chain([tile + 5_000, 2 * tile + 1]);
-        for len in lens {
+        let zeros = [0; ROOM + STREAMED];
+        // Miri is slow.
+        for len in lens.filter(|len| !cfg!(miri) || [65, least - 1, least + 2].contains(len)) {
             for (from, to, position) in [
                 (0, 0, 0),
                 (1, 0, 3),
@@ -142,14 +144,16 @@ mod tests {
                 let to = target.as_ptr().align_offset(STREAMED) + to;
                 // SAFETY: both ranges lie in vectors that are longer.
                 let digest = unsafe {
-                    let (from, to) = (source[from..].as_ptr(), target[to..].as_mut_ptr());
+                    // Atomics, which read the source here and there, want a pointer that may write.
+                    let (from, to) = (source[from..].as_mut_ptr(), target[to..].as_mut_ptr());
                     copy_digested(position, from, to, len, from.wrapping_add(len))
                 };
                 let expected = &source[from..from + len];
                 assert_eq!(digest, digest_at(position, expected), "{from} {to} {len}");
                 assert!(target[to..to + len] == *expected, "{from} {to} {len}");
-                let mut beside = target[..to].iter().chain(&target[to + len..]);
-                assert!(beside.all(|byte| *byte == 0), "{from} {to} {len}");
+                let (before, behind) = (&target[..to], &target[to + len..]);
+                assert!(before == &zeros[..to], "{from} {to} {len}");
+                assert!(behind == &zeros[..behind.len()], "{from} {to} {len}");
             }
         }
     }

@@ -89,11 +89,11 @@ pub fn digest_at(position: u64, bytes: &[u8]) -> Digest {
 /// `len` bytes at `bytes` are readable until the call returns.
 pub(crate) unsafe fn digest_raw(position: u64, bytes: *const u8, len: usize) -> Digest {
     // SAFETY: the caller's.
-    unsafe { digest_by(kernel(), position, bytes, len) }
+    unsafe { digest_by(form().words, position, bytes, len) }
 }
 
-/// Bytes that [`copy_streamed`] takes at a time, and of which its target's address is a multiple.
-pub(crate) const STREAMED: usize = 32;
+/// Bytes that [`copy_streamed`] takes at a time, and of which its target's address is a multiple: a line of the cache.
+pub(crate) const STREAMED: usize = 64;
 
 /// Bytes of a word: [`copy_streamed`] begins at one.
 pub(crate) const WORD: usize = 4;
@@ -115,37 +115,44 @@ pub(crate) unsafe fn copy_streamed(
 ) -> Option<Digest> {
     debug_assert!([to.addr(), len].iter().all(|of| of.is_multiple_of(STREAMED)));
     debug_assert!(position.is_multiple_of(WORD as u64));
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        let steps = len / STREAMED;
-        // SAFETY: the CPU has AVX2; the ranges are the caller's.
-        let sums = unsafe { x86::copy_avx2(position / WORD as u64, from, to, steps, next) };
-        return Some(Digest(sums));
-    }
-    let _ = (from, to, len, position, next);
-    None
+    let copy = form().copy?;
+    // SAFETY: the CPU runs the form; the ranges are the caller's.
+    Some(Digest(unsafe { copy(position / WORD as u64, from, to, len, next) }))
 }
 
 /// A kernel: whole words at a word index to the two lanes.
 type Kernel = unsafe fn(u64, *const u8, usize) -> [u64; 2];
 
-/// The widest kernel this CPU runs, looked up once.
-fn kernel() -> Kernel {
-    static CHOSEN: OnceLock<Kernel> = OnceLock::new();
-    *CHOSEN.get_or_init(|| kernels().last().expect("the scalar kernel is always there").1)
+/// A kernel that copies, as [`copy_streamed`] does: from a word index on, from and to addresses, so many bytes.
+type CopyKernel = unsafe fn(u64, *const u8, *mut u8, usize, *const u8) -> [u64; 2];
+
+/// The kernels for one set of instructions.
+#[derive(Clone, Copy)]
+struct DigestForm {
+    words: Kernel,
+    copy: Option<CopyKernel>,
 }
 
-/// The kernels this CPU runs, slowest first.
-fn kernels() -> Vec<(&'static str, Kernel)> {
+/// The widest form this CPU runs, looked up once.
+fn form() -> DigestForm {
+    static CHOSEN: OnceLock<DigestForm> = OnceLock::new();
+    *CHOSEN.get_or_init(|| forms().last().expect("the scalar form is always there").1)
+}
+
+/// The forms this CPU runs, slowest first.
+fn forms() -> Vec<(&'static str, DigestForm)> {
     #[allow(unused_mut)]
-    let mut usable: Vec<(&'static str, Kernel)> = vec![("scalar", scalar::words)];
+    let mut usable: Vec<(&'static str, DigestForm)> =
+        vec![("scalar", DigestForm { words: scalar::words, copy: None })];
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx2") {
-            usable.push(("avx2", x86::words_avx2));
+            let (words, copy) = (x86::words_avx2, Some(x86::copy_avx2 as CopyKernel));
+            usable.push(("avx2", DigestForm { words, copy }));
         }
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
-            usable.push(("avx512", x86::words_avx512));
+            let (words, copy) = (x86::words_avx512, Some(x86::copy_avx512 as CopyKernel));
+            usable.push(("avx512", DigestForm { words, copy }));
         }
     }
     usable
