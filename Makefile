@@ -25,7 +25,7 @@ FUZZ_TARGETS := frame handshake client_message server_message inspect_reply flee
 # Every crate, but for the binding: cargo cannot link its tests without Python.
 CRATES := --workspace --exclude weightcast-py
 
-.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-vllm-early test-sglang test-sglang-live test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan large
+.PHONY: help demo rl test test-pages test-rust test-python test-vllm test-vllm-live test-vllm-early test-sglang test-sglang-live test-trainers trainers test-jobs test-ray test-ray-core ray ray-loss test-metrics test-gpu families sim pin fingerprints scenarios model verify audit fix bench bench-rl bench-peers nemesis recorded attacks full soak mutate sweep sweep-python wheel docs clean fuzz loom asan miri large
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -231,6 +231,15 @@ asan: ## Test the unsafe code with AddressSanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
 	  cargo test --locked -p weightcast-transport --lib --tests \
 	  --target x86_64-unknown-linux-gnu --target-dir target/asan
+
+# The toolchain has to be there: Miri is part of nightlies alone. Also where the processor is no x86-64.
+NIGHTLY ?= nightly
+miri: ## Interpret all forms of the digest and of the copy, AVX-512 included, which few CPUs have; some minutes
+	rustup component add --toolchain $(NIGHTLY) miri rust-src
+	RUSTFLAGS=-Ctarget-feature=+avx2,+avx512f,+avx512dq \
+	  cargo +$(NIGHTLY) miri test --locked -p weightcast-transport --lib --target x86_64-unknown-linux-gnu -- \
+	  digest::tests::every_copy_ digest::tests::every_kernel_equals_the_definition_at_every_edge \
+	  digest::tests::the_format_ fused::tests::bytes_are_copied_
 
 large: ## Move five gigabytes at once by every way (ten gigabytes of memory)
 	cargo test --locked --release -p weightcast-transport --test contract -- --ignored --test-threads 1 large::
