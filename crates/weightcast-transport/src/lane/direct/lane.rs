@@ -38,7 +38,7 @@ pub(super) struct DirectLane<'a> {
     rows: Vec<SourceRow>,
     local: Ranges,
     remote: Ranges,
-    desk: ReadDesk,
+    desk: ReadDesk<'a>,
     copier: RowCopier,
     ready: ReadyPieces,
 }
@@ -89,7 +89,7 @@ impl<'a> DirectLane<'a> {
         task: LaneTask<'a>,
         addresses: Addresses<'a>,
     ) -> Result<Self, TransportError> {
-        let desk = ReadDesk::take().map_err(|error| TransportError::System {
+        let desk = direct.desks.take().map_err(|error| TransportError::System {
             call: "mmap",
             what: format!("{DESK_BYTES} bytes to read through: {error}"),
         })?;

@@ -15,6 +15,7 @@ use crate::wire::description::ExportDescription;
 use crate::wire::local_source::LocalSource;
 use crate::wire::socket::Socket;
 use addresses::Addresses;
+use desk::FreeDesks;
 use lane::DirectLane;
 use std::sync::{Arc, Mutex};
 
@@ -49,6 +50,7 @@ impl LaneKind for DirectKind {
 struct Direct {
     process: Arc<LocalSource>,
     writable: Mutex<WritableTargets>,
+    desks: FreeDesks,
 }
 
 impl Direct {
@@ -59,7 +61,7 @@ impl Direct {
             let what = format!("its memory may not be read: {error}");
             TransportError::NoDirect { addr: process.addr(), what }
         })?;
-        Ok(Self { process, writable: Mutex::default() })
+        Ok(Self { process, writable: Mutex::default(), desks: FreeDesks::default() })
     }
 }
 
