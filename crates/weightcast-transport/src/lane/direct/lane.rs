@@ -12,7 +12,6 @@
 //! between small tensors, is shorter than a page: it lies in pages that have served memory, so it can be read wherever
 //! they can, and nobody looks at it on the desk.
 
-use super::Direct;
 use super::addresses::Addresses;
 use super::desk::{DESK_BYTES, ReadDesk};
 use crate::base::error::TransportError;
@@ -26,11 +25,12 @@ use crate::memory::digest::Digest;
 use crate::memory::region::Region;
 use crate::memory::sys::{self, Ranges};
 use crate::piece::pieces::{Piece, RunOffsets};
+use crate::wire::local_source::LocalSource;
 use std::io;
 
 /// Reads pieces of one job; its buffers are reused from piece to piece.
 pub(super) struct DirectLane<'a> {
-    direct: &'a Direct,
+    process: &'a LocalSource,
     task: LaneTask<'a>,
     addresses: Addresses<'a>,
     /// The piece that was asked for.
@@ -82,20 +82,15 @@ impl<'a> Lane<'a> for DirectLane<'a> {
 }
 
 impl<'a> DirectLane<'a> {
-    /// # Errors
-    /// [`TransportError::System`] if there is no memory for a desk.
     pub(super) fn new(
-        direct: &'a Direct,
+        process: &'a LocalSource,
+        desk: ReadDesk<'a>,
         task: LaneTask<'a>,
         addresses: Addresses<'a>,
-    ) -> Result<Self, TransportError> {
-        let desk = direct.desks.take().map_err(|error| TransportError::System {
-            call: "mmap",
-            what: format!("{DESK_BYTES} bytes to read through: {error}"),
-        })?;
+    ) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
         let (rows, copier, ready) = (Vec::new(), RowCopier::default(), ReadyPieces::new(&task));
-        Ok(Self { direct, task, addresses, asked: None, rows, local, remote, desk, copier, ready })
+        Self { process, task, addresses, asked: None, rows, local, remote, desk, copier, ready }
     }
 
     /// Reads a piece of checked copies into the targets, a desk at a time.
@@ -186,7 +181,7 @@ impl<'a> DirectLane<'a> {
     /// # Safety
     /// The local ranges are the caller's.
     unsafe fn take(&mut self, judges: bool) -> io::Result<usize> {
-        let pid = self.direct.process.pid();
+        let pid = self.process.pid();
         if !judges || !self.task.holds.is_set() {
             // SAFETY: the caller's promise.
             return unsafe { sys::read_process(pid, &self.local, &self.remote) };
@@ -218,13 +213,13 @@ impl<'a> DirectLane<'a> {
 
     /// Why a piece did not come whole and served.
     fn diagnose(&self, outcome: io::Result<usize>) -> TransportError {
-        if let Err(gone) = self.direct.process.verify() {
+        if let Err(gone) = self.process.verify() {
             return gone;
         }
         match outcome {
             // Its memory goes before its pidfd tells; and one that runs another program may forbid it.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => {
-                self.direct.process.gone(error)
+                self.process.gone(error)
             }
             Err(error) if error.raw_os_error() != Some(libc::EFAULT) => {
                 TransportError::System { call: "process_vm_readv", what: error.to_string() }
@@ -241,13 +236,12 @@ mod tests {
     use crate::base::holds::Holds;
     use crate::base::id::ExportId;
     use crate::base::patience::Patience;
+    use crate::lane::direct::desk::FreeDesks;
     use crate::lane::way::Way;
     use crate::memory::digest::digest_at;
     use crate::piece::copy::StridedCopy;
     use crate::piece::pieces::Pieces;
-    use crate::wire::local_source::LocalSource;
     use crate::{Auth, DataServer, Peer};
-    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
     use std::time::{Duration, Instant};
 
@@ -255,7 +249,8 @@ mod tests {
     struct Reached {
         server: DataServer,
         peer: Peer,
-        direct: Direct,
+        process: LocalSource,
+        desks: FreeDesks,
     }
 
     impl Reached {
@@ -265,9 +260,8 @@ mod tests {
             let soon = Instant::now() + Duration::from_secs(20);
             let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
             let process = LocalSource::reach(peer.port(), true, &Patience::default()).unwrap();
-            let direct = Direct::new(Arc::new(process)).unwrap();
-            assert_eq!(direct.process.pid(), std::process::id() as i32);
-            Self { server, peer, direct }
+            assert_eq!(process.pid(), std::process::id() as i32);
+            Self { server, peer, process, desks: FreeDesks::default() }
         }
 
         /// Does something with a lane that reads these copies of two regions of 64 KiB.
@@ -302,8 +296,7 @@ mod tests {
             act: impl FnOnce(&mut DirectLane<'_>, &Pieces) -> T,
         ) -> T {
             let export = self.server.exports().expose(1, regions);
-            let description =
-                self.direct.process.describe(export, 1, &Patience::default()).unwrap();
+            let description = self.process.describe(export, 1, &Patience::default()).unwrap();
             let (pieces, lanes) = (Pieces::cut(copies, size), AtomicUsize::new(0));
             let task = LaneTask {
                 port: self.peer.port(),
@@ -318,7 +311,8 @@ mod tests {
                 holds: &Holds::default(),
             };
             let addresses = Addresses::of(&description).unwrap();
-            let mut lane = DirectLane::new(&self.direct, task, addresses).unwrap();
+            let desk = self.desks.take().unwrap();
+            let mut lane = DirectLane::new(&self.process, desk, task, addresses);
             act(&mut lane, &pieces)
         }
     }
@@ -498,7 +492,7 @@ mod tests {
         let filling = std::sync::Arc::new(crate::Filling::new(&memory));
         let (export, progress) = (ExportId::random(), std::sync::Arc::clone(&filling));
         reached.server.exports().expose_filling(export, 1, memory, filling);
-        let description = reached.direct.process.describe(export, 1, &Patience::default()).unwrap();
+        let description = reached.process.describe(export, 1, &Patience::default()).unwrap();
         progress.begin(std::iter::empty());
         let pieces = Pieces::cut(&[StridedCopy::contiguous(0, 0, 0, 0, 3 * UNIT)], UNIT as usize);
         let task = LaneTask {
@@ -514,7 +508,8 @@ mod tests {
             holds: &Holds::default(),
         };
         let addresses = Addresses::of(&description).unwrap();
-        let mut lane = DirectLane::new(&reached.direct, task, addresses).unwrap();
+        let desk = reached.desks.take().unwrap();
+        let mut lane = DirectLane::new(&reached.process, desk, task, addresses);
         assert_eq!(lane.ready.wait(&lane.task, pieces.draw().unwrap()), Ok(()));
         // Whoever asked now would be refused.
         reached.server.exports().fence(export);

@@ -15,7 +15,7 @@ use crate::wire::description::ExportDescription;
 use crate::wire::local_source::LocalSource;
 use crate::wire::socket::Socket;
 use addresses::Addresses;
-use desk::FreeDesks;
+use desk::{DESK_BYTES, FreeDesks};
 use lane::DirectLane;
 use std::sync::{Arc, Mutex};
 
@@ -94,6 +94,10 @@ impl Endpoint for Direct {
         let Some(addresses) = Addresses::of(task.description) else { return Ok(None) };
         // This process writes the targets itself, so memory that it may not write would end it.
         lock(&self.writable).try_all(task.targets)?;
-        Ok(Some(Box::new(DirectLane::new(self, task, addresses)?)))
+        let desk = self.desks.take().map_err(|error| TransportError::System {
+            call: "mmap",
+            what: format!("{DESK_BYTES} bytes to read through: {error}"),
+        })?;
+        Ok(Some(Box::new(DirectLane::new(&self.process, desk, task, addresses))))
     }
 }
