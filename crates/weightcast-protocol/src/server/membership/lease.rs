@@ -232,10 +232,8 @@ mod tests {
         for (late, excused) in [(0, false), (24, false), (25, true), (5_000, true)] {
             let (mut server, group, [one, other]) = leased();
             server.membership().renew(Time(9_000), other);
-            let [silent, others] = [
-                [Timer::Recovery(group), Timer::Window],
-                [Timer::Drain(group), Timer::Call(group, SEQ)],
-            ];
+            let silent = [Timer::Recovery(group), Timer::Window, Timer::Unheard(other)];
+            let others = [Timer::Drain(group), Timer::Call(group, SEQ)];
             for timer in silent.iter().chain(&others) {
                 server.timers.set(Time(1_130), *timer);
             }
