@@ -467,6 +467,9 @@ mod tests {
                 let own = matches!(error, TransportError::System { call: "process_vm_readv", .. });
                 assert!(own, "{error}");
             }
+            // What an earlier piece left on the desk is not taken for bytes that did not come.
+            lane.remote.clear();
+            assert!(fenced(&lane.fill(false).unwrap_err()), "no byte came");
         });
     }
 
