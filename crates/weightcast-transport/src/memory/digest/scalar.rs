@@ -23,7 +23,7 @@ pub(super) unsafe fn run(place: usize, bytes: *const u8, words: usize) -> [u64; 
     for i in 0..words {
         // SAFETY: i < words, so the four bytes lie in the caller's range; no alignment is assumed.
         let value = u32::from_le(unsafe { bytes.add(i * 4).cast::<u32>().read_unaligned() });
-        for (sum, keys) in sums.iter_mut().zip(&WORD_KEYS) {
+        for (sum, keys) in sums.iter_mut().zip(WORD_KEYS) {
             *sum = sum.wrapping_add(u64::from(value) * u64::from(keys.here[place + i]));
         }
     }

@@ -1,6 +1,6 @@
 //! Eight words at once.
 
-use super::super::keys::{BLOCK_WORDS, WORD_KEYS};
+use super::super::keys::{BLOCK_WORDS, LaneKeys, WORD_KEYS, keys_beside};
 use super::super::{STREAMED, by_block, scalar};
 use super::{ReadAhead, Step, copy_by_block};
 use std::arch::x86_64::*;
@@ -74,25 +74,40 @@ unsafe fn run_copied(
     words: usize,
     reading: &ReadAhead,
 ) -> [u64; 2] {
-    let mut sums = [_mm256_setzero_si256(); 4];
-    let mut step = |i: usize| {
-        // SAFETY: i + 8 <= words.
-        unsafe {
-            let data = _mm256_loadu_si256(from.add(i * 4).cast());
-            _mm256_stream_si256(to.add(i * 4).cast(), data);
-            absorb(&mut sums, data, &keys_at(place + i));
-        }
-    };
+    let (mut sums, keys) = ([_mm256_setzero_si256(); 4], keys_beside(to, place));
     let whole = words & !15;
     for i in (0..whole).step_by(16) {
         reading.ask(from.wrapping_add(i * 4));
-        step(i);
-        step(i + 8);
+        // SAFETY: i + 16 <= words.
+        unsafe {
+            // The whole line is read before any of it is written: see `keys_beside`, here of the source.
+            let line = [load(from, i), load(from, i + 8)];
+            for (step, data) in line.into_iter().enumerate() {
+                _mm256_stream_si256(to.add((i + 8 * step) * 4).cast(), data);
+            }
+            for (step, data) in line.into_iter().enumerate() {
+                absorb(&mut sums, data, &keys_at(keys, place + i + 8 * step));
+            }
+        }
     }
     if whole < words {
-        step(whole);
+        // SAFETY: whole + 8 <= words.
+        unsafe {
+            let data = load(from, whole);
+            _mm256_stream_si256(to.add(whole * 4).cast(), data);
+            absorb(&mut sums, data, &keys_at(keys, place + whole));
+        }
     }
     horizontals(sums)
+}
+
+/// # Safety
+/// Word `word` and the seven behind are readable.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn load(from: *const u8, word: usize) -> __m256i {
+    // SAFETY: the caller's.
+    unsafe { _mm256_loadu_si256(from.add(word * 4).cast()) }
 }
 
 /// # Safety
@@ -104,8 +119,8 @@ unsafe fn run(place: usize, bytes: *const u8, words: usize) -> [u64; 2] {
     let whole = words & !7;
     for i in (0..whole).step_by(8) {
         // SAFETY: i + 8 <= words.
-        let data = unsafe { _mm256_loadu_si256(bytes.add(i * 4).cast()) };
-        absorb(&mut sums, data, &keys_at(place + i));
+        let data = unsafe { load(bytes, i) };
+        absorb(&mut sums, data, &keys_at(WORD_KEYS, place + i));
     }
     // SAFETY: what is left of the caller's range.
     let rest = unsafe { scalar::run(place + whole, bytes.add(whole * 4), words - whole) };
@@ -116,9 +131,9 @@ unsafe fn run(place: usize, bytes: *const u8, words: usize) -> [u64; 2] {
 /// The keys of 8 words from `place`, in the order of the four running sums.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn keys_at(place: usize) -> [__m256i; 4] {
+fn keys_at(keys: &LaneKeys, place: usize) -> [__m256i; 4] {
     debug_assert!(place < BLOCK_WORDS);
-    let [first, second] = &WORD_KEYS;
+    let [first, second] = keys;
     [&first.here, &first.next, &second.here, &second.next].map(|table| {
         // SAFETY: place < BLOCK_WORDS (all callers), and the tables are padded by 16 words.
         unsafe { _mm256_loadu_si256(table.as_ptr().add(place).cast()) }

@@ -1,7 +1,7 @@
 //! Sixteen words at once.
 
 use super::super::STREAMED;
-use super::super::keys::{BLOCK_WORDS, WORD_KEYS, block_keys};
+use super::super::keys::{BLOCK_WORDS, LaneKeys, WORD_KEYS, block_keys, keys_beside};
 use super::{ReadAhead, Step, copy_by_block};
 use std::arch::x86_64::*;
 
@@ -61,9 +61,9 @@ fn absorb(sums: &mut BlockSums, data: __m512i, keys: &BlockSums) {
 /// The keys of 16 words from `place`, in the order of [`BlockSums`].
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
-fn keys_at(place: usize) -> BlockSums {
+fn keys_at(keys: &LaneKeys, place: usize) -> BlockSums {
     debug_assert!(place < BLOCK_WORDS);
-    let [first, second] = &WORD_KEYS;
+    let [first, second] = keys;
     [&first.here, &first.next, &second.here, &second.next].map(|table| {
         // SAFETY: place < BLOCK_WORDS (all callers), and the tables are padded by 16 words.
         unsafe { _mm512_loadu_si512(table.as_ptr().add(place).cast()) }
@@ -80,13 +80,13 @@ unsafe fn run(place: usize, bytes: *const u8, words: usize) -> BlockSums {
     for i in (0..whole).step_by(16) {
         // SAFETY: i + 16 <= words.
         let data = unsafe { _mm512_loadu_si512(bytes.add(i * 4).cast()) };
-        absorb(&mut sums, data, &keys_at(place + i));
+        absorb(&mut sums, data, &keys_at(WORD_KEYS, place + i));
     }
     if whole < words {
         let mask = (1_u16 << (words - whole)) - 1;
         // SAFETY: masked lanes are not read; the others lie in the caller's range.
         let data = unsafe { _mm512_maskz_loadu_epi32(mask, bytes.add(whole * 4).cast()) };
-        absorb(&mut sums, data, &keys_at(place + whole));
+        absorb(&mut sums, data, &keys_at(WORD_KEYS, place + whole));
     }
     sums
 }
@@ -144,14 +144,14 @@ unsafe fn run_copied(
     words: usize,
     reading: &ReadAhead,
 ) -> [u64; 2] {
-    let mut sums = [_mm512_setzero_si512(); 4];
+    let (mut sums, keys) = ([_mm512_setzero_si512(); 4], keys_beside(to, place));
     for i in (0..words).step_by(16) {
         reading.ask(from.wrapping_add(i * 4));
         // SAFETY: i + 16 <= words.
         unsafe {
             let data = _mm512_loadu_si512(from.add(i * 4).cast());
             _mm512_stream_si512(to.add(i * 4).cast(), data);
-            absorb(&mut sums, data, &keys_at(place + i));
+            absorb(&mut sums, data, &keys_at(keys, place + i));
         }
     }
     [0, 2].map(|lane| _mm512_reduce_add_epi64(_mm512_add_epi64(sums[lane], sums[lane + 1])) as u64)
