@@ -1,4 +1,4 @@
-//! Copies rows of pieces into their targets, and keeps what they digest to.
+//! Copies or digests rows of pieces at their targets, and keeps what they digest to.
 
 use super::task::LaneTask;
 use crate::memory::digest::Digest;
@@ -14,14 +14,26 @@ pub(super) struct PieceRow {
     pub(super) len: usize,
 }
 
-/// Copies rows of one piece after another.
+impl PieceRow {
+    /// The row in parts of at most so many bytes.
+    pub(super) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
+        (0..self.len).step_by(most).map(move |done| {
+            let RunOffsets { source, target, position } = self.run;
+            let [source, target, position] = [source, target, position].map(|at| at + done as u64);
+            let run = RunOffsets { source, target, position };
+            Self { run, len: (self.len - done).min(most), ..self }
+        })
+    }
+}
+
+/// Brings in rows of one piece after another.
 #[derive(Default)]
-pub(super) struct RowCopier {
+pub(super) struct ArrivingRows {
     /// Of the last piece, by slot.
     digests: Vec<(u32, Digest)>,
 }
 
-impl RowCopier {
+impl ArrivingRows {
     /// A new piece begins.
     pub(super) fn begin(&mut self) {
         self.digests.clear();
@@ -45,10 +57,23 @@ impl RowCopier {
             true => target.copy_digested(to, source, from, len, run.position, next),
             false => target.copy_from(to, source, from, len).map(|()| Digest::ZERO),
         };
-        let digest = copied.expect("checked");
+        self.note(copy.slot, copied.expect("checked"));
+    }
+
+    /// Digests a row that lies in its target, if that is wanted: while it is still in the cache.
+    pub(super) fn digest(&mut self, task: &LaneTask<'_>, row: &PieceRow) {
+        if task.digests {
+            let PieceRow { copy, run, len } = *row;
+            let target = &task.targets[copy.target_region as usize];
+            let digest = target.digest(run.target as usize, len, run.position);
+            self.note(copy.slot, digest.expect("checked"));
+        }
+    }
+
+    fn note(&mut self, slot: u32, digest: Digest) {
         match self.digests.last_mut() {
-            Some((slot, sum)) if *slot == copy.slot => *sum += digest,
-            _ => self.digests.push((copy.slot, digest)),
+            Some((last, sum)) if *last == slot => *sum += digest,
+            _ => self.digests.push((slot, digest)),
         }
     }
 

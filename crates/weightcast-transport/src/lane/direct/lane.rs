@@ -19,12 +19,12 @@ use crate::base::holds::HoldPoint;
 use crate::base::limits::{MAX_GAP_BETWEEN_REGIONS, MAX_GAP_BYTES};
 use crate::lane::endpoint::Lane;
 use crate::lane::ready::ReadyPieces;
-use crate::lane::rows::{PieceRow, RowCopier};
+use crate::lane::rows::{ArrivingRows, PieceRow};
 use crate::lane::task::LaneTask;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
 use crate::memory::sys::{self, Ranges};
-use crate::piece::pieces::{Piece, RunOffsets};
+use crate::piece::pieces::Piece;
 use crate::wire::local_source::LocalSource;
 use std::io;
 
@@ -39,7 +39,7 @@ pub(super) struct DirectLane<'a> {
     local: Ranges,
     remote: Ranges,
     desk: ReadDesk<'a>,
-    copier: RowCopier,
+    copier: ArrivingRows,
     ready: ReadyPieces,
 }
 
@@ -89,7 +89,7 @@ impl<'a> DirectLane<'a> {
         addresses: Addresses<'a>,
     ) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
-        let (rows, copier, ready) = (Vec::new(), RowCopier::default(), ReadyPieces::new(&task));
+        let (rows, copier, ready) = (Vec::new(), ArrivingRows::default(), ReadyPieces::new(&task));
         Self { process, task, addresses, asked: None, rows, local, remote, desk, copier, ready }
     }
 
@@ -117,15 +117,8 @@ impl<'a> DirectLane<'a> {
         self.rows.clear();
         self.task.pieces.rows(piece, |copy, run, len| {
             let region = self.addresses.region(copy.source_region as usize);
-            for done in (0..len).step_by(DESK_BYTES) {
-                let by = done as u64;
-                let run = RunOffsets {
-                    source: run.source + by,
-                    target: run.target + by,
-                    position: run.position + by,
-                };
-                let row = PieceRow { copy: *copy, run, len: (len - done).min(DESK_BYTES) };
-                self.rows.push(SourceRow { address: region + run.source, place: 0, row });
+            for row in (PieceRow { copy: *copy, run, len }).parts(DESK_BYTES) {
+                self.rows.push(SourceRow { address: region + row.run.source, place: 0, row });
             }
         });
         self.rows.sort_by_key(|row| row.address);

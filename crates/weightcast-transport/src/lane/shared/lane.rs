@@ -5,7 +5,7 @@ use crate::base::error::TransportError;
 use crate::base::holds::HoldPoint;
 use crate::lane::endpoint::Lane;
 use crate::lane::ready::ReadyPieces;
-use crate::lane::rows::{PieceRow, RowCopier};
+use crate::lane::rows::{ArrivingRows, PieceRow};
 use crate::lane::task::LaneTask;
 use crate::memory::digest::Digest;
 use crate::memory::region::Region;
@@ -26,13 +26,21 @@ pub(super) struct SharedLane<'a> {
     /// The piece that was asked for.
     asked: Option<&'a Piece>,
     ready: ReadyPieces,
-    rows: RowCopier,
+    rows: ArrivingRows,
 }
 
 impl<'a> SharedLane<'a> {
     pub(super) fn new(process: &'a LocalSource, mapped: Arc<Mapped>, task: LaneTask<'a>) -> Self {
         let ready = ReadyPieces::new(&task);
-        Self { process, mapped, unlooked: 0, task, asked: None, ready, rows: RowCopier::default() }
+        Self {
+            process,
+            mapped,
+            unlooked: 0,
+            task,
+            asked: None,
+            ready,
+            rows: ArrivingRows::default(),
+        }
     }
 
     /// # Errors

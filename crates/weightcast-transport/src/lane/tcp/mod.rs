@@ -7,9 +7,11 @@ use super::task::{LaneTask, is_alone};
 use crate::base::error::{RequestRefusal, TransportError};
 use crate::base::holds::HoldPoint;
 use crate::base::id::ExportId;
-use crate::base::limits::PIPELINE_BYTES;
+use crate::base::limits::{PIPELINE_BYTES, RECEIVED_BYTES};
 use crate::base::patience::Patience;
+use crate::lane::rows::{ArrivingRows, PieceRow};
 use crate::lane::way::Way;
+use crate::memory::digest::Digest;
 use crate::memory::sys::Ranges;
 use crate::piece::pieces::Piece;
 use crate::wire::description::ExportDescription;
@@ -100,7 +102,10 @@ struct TcpLane<'a> {
     asking: bool,
     /// Requests that are not sent yet.
     request: Vec<u8>,
+    /// Rows of the piece that is received, each received at once.
+    rows: Vec<PieceRow>,
     ranges: Ranges,
+    arriving: ArrivingRows,
     /// The next answer's header, if it came with the last answer's end.
     header: Option<Header>,
     /// Whether a piece has come over this stream.
@@ -151,6 +156,11 @@ impl<'a> Lane<'a> for TcpLane<'a> {
         Ok(Some(piece))
     }
 
+    fn digested(&mut self, digests: &mut [Digest]) -> bool {
+        self.arriving.add_to(digests);
+        self.task.digests
+    }
+
     /// The stream is kept if nothing is under way on it.
     fn close(self: Box<Self>) {
         if self.asked.is_empty() && self.header.is_none() {
@@ -173,7 +183,9 @@ impl<'a> TcpLane<'a> {
             asked_bytes: 0,
             asking: false,
             request: Vec::new(),
+            rows: Vec::new(),
             ranges: Ranges::default(),
+            arriving: ArrivingRows::default(),
             header: None,
             answered: false,
         }
@@ -218,15 +230,23 @@ impl<'a> TcpLane<'a> {
         // A source that is being filled may be long in coming to the next answer.
         let more = self.asked.len() > 1 && !self.task.description.filling;
         let behind_bytes = if more { 2 * HEADER_BYTES } else { HEADER_BYTES };
-        self.ranges.clear();
-        self.task.pieces.rows(piece, |copy, row, len| {
-            let target = self.task.targets[copy.target_region as usize].address();
-            self.ranges.push(target + row.target, len);
-        });
-        self.ranges.push_apart(behind.as_mut_ptr().expose_provenance() as u64, behind_bytes);
-        // SAFETY: the last range is ours; the others lie in writable target regions (checked
-        // before the transfer), which their owners keep mapped.
-        unsafe { self.stream.receive_into(&mut self.ranges, &self.task.patience) }?;
+        self.arriving.begin();
+        self.find_rows(piece);
+        let mut begun = 0;
+        while begun < self.rows.len() {
+            let end = self.lay_out(begun);
+            if end == self.rows.len() {
+                let behind = behind.as_mut_ptr().expose_provenance();
+                self.ranges.push_apart(behind as u64, behind_bytes);
+            }
+            // SAFETY: the last range is ours; the others lie in writable target regions (checked
+            // before the transfer), which their owners keep mapped.
+            unsafe { self.stream.receive_into(&mut self.ranges, &self.task.patience) }?;
+            for row in &self.rows[begun..end] {
+                self.arriving.digest(&self.task, row);
+            }
+            begun = end;
+        }
         let (end, next) = behind.split_first_chunk().expect("two headers");
         let end = self.stream.decoded(Header::decode(end))?;
         self.stream.expect(end, FrameKind::End)?;
@@ -238,6 +258,29 @@ impl<'a> TcpLane<'a> {
             return Err(TransportError::Fenced { export: self.task.export });
         }
         Ok(())
+    }
+
+    /// Notes the rows of a piece, none longer than what is received at once.
+    fn find_rows(&mut self, piece: &Piece) {
+        self.rows.clear();
+        self.task.pieces.rows(piece, |copy, run, len| {
+            self.rows.extend((PieceRow { copy: *copy, run, len }).parts(RECEIVED_BYTES));
+        });
+    }
+
+    /// Lists where rows from here on go, as many as are received at once. Returns the first that is left.
+    fn lay_out(&mut self, begun: usize) -> usize {
+        self.ranges.clear();
+        let mut end = begun;
+        for PieceRow { copy, run, len } in &self.rows[begun..] {
+            if self.ranges.bytes() + len > RECEIVED_BYTES {
+                break;
+            }
+            let target = self.task.targets[copy.target_region as usize].address();
+            self.ranges.push(target + run.target, *len);
+            end += 1;
+        }
+        end
     }
 }
 
@@ -259,6 +302,7 @@ mod tests {
     use crate::base::holds::Holds;
     use crate::base::id::ExportId;
     use crate::base::limits::MIN_WINDOW;
+    use crate::memory::digest::digest_at;
     use crate::memory::region::Region;
     use crate::piece::copy::StridedCopy;
     use crate::piece::pieces::Pieces;
@@ -281,17 +325,22 @@ mod tests {
     impl TcpRig {
         /// Every other byte of a region, so many to a piece.
         fn new(places: usize, pieces: usize, bytes: usize) -> Self {
+            let at = |n| StridedCopy::contiguous(0, 2 * n as u64, 0, 2 * n as u64, 1);
+            let copies: Vec<StridedCopy> = (0..pieces * bytes).map(at).collect();
+            Self::of(places, 2 * pieces * bytes, &copies, bytes)
+        }
+
+        /// These copies of a region of so many bytes, cut into pieces.
+        fn of(places: usize, len: usize, copies: &[StridedCopy], bytes: usize) -> Self {
             let loopback = ([127, 0, 0, 1], 0).into();
             let server = DataServer::bind_for(loopback, Auth::default(), places).unwrap();
-            let memory: Vec<u8> = (0..2 * pieces * bytes).map(|i| (i % 253) as u8 + 1).collect();
+            let memory: Vec<u8> = (0..len).map(|i| (i % 253) as u8 + 1).collect();
             let export = server.exports().expose(1, vec![Region::from_bytes(&memory).unwrap()]);
             let soon = Instant::now() + Duration::from_secs(20);
             let peer = Peer::connect_by(Way::Tcp, server.addr(), &Auth::default(), soon).unwrap();
             let description = peer.describe(export, 1, &Patience::default()).unwrap();
-            let at = |n| StridedCopy::contiguous(0, 2 * n as u64, 0, 2 * n as u64, 1);
-            let copies: Vec<StridedCopy> = (0..pieces * bytes).map(at).collect();
             let targets = [Region::allocate(memory.len()).unwrap()];
-            let (pieces, lanes) = (Pieces::cut(&copies, bytes), AtomicUsize::new(0));
+            let (pieces, lanes) = (Pieces::cut(copies, bytes), AtomicUsize::new(0));
             Self { server, peer, export, description, pieces, targets, lanes }
         }
 
@@ -326,6 +375,11 @@ mod tests {
             wire::put(&mut request, &[export.0, 1, 0, 0, 1, 1, 1]);
             wire::finish(&mut request, start);
             request
+        }
+
+        /// What the source holds.
+        fn memory(&self) -> Vec<u8> {
+            (0..self.targets[0].len()).map(|i| (i % 253) as u8 + 1).collect()
         }
 
         /// Whether the bytes that were asked for are there, so many, and nothing beside.
@@ -373,6 +427,51 @@ mod tests {
         assert!(lane.poll().unwrap().is_none(), "nothing is under way");
         assert_eq!((lane.asked_bytes, lane.header.is_none()), (0, true));
         assert!(reading.has(96));
+    }
+
+    /// Each byte comes once, however the rows lie to what is received at once, and is digested by its place in the tensor.
+    #[test]
+    fn a_piece_is_received_and_digested_in_parts() {
+        const LEN: usize = 5 * RECEIVED_BYTES;
+        let most = RECEIVED_BYTES as u64;
+        let row = |from, to, len| StridedCopy::contiguous(0, from, 0, to, len);
+        // Copies, and how many rows or parts of one have come after each call.
+        let table: [(&[StridedCopy], &[usize]); 5] = [
+            (&[row(0, 0, most)], &[1]),
+            (&[row(3, 1, most + 1)], &[1, 2]),
+            (&[row(5, 2, 3 * most - 1)], &[1, 2, 3]),
+            (&[row(0, 0, most - 9), row(most, most, 9)], &[2]),
+            (
+                &[row(0, 0, most - 9), row(most, most, 10), row(2 * most, 2 * most, most)],
+                &[1, 2, 3],
+            ),
+        ];
+        for (copies, come) in table {
+            let (reading, holds) = (TcpRig::of(9, LEN, copies, LEN), Holds::default());
+            let mut lane = reading.lane(&holds);
+            let piece = reading.pieces.draw().unwrap();
+            lane.find_rows(piece);
+            let mut found = vec![lane.lay_out(0)];
+            while *found.last().unwrap() < lane.rows.len() {
+                found.push(lane.lay_out(*found.last().unwrap()));
+            }
+            assert_eq!(found, come, "{copies:?}");
+            let (memory, mut expected) = (reading.memory(), (vec![0; LEN], Digest::ZERO));
+            for copy in copies {
+                let (from, to) = (copy.source_offset as usize, copy.target_offset as usize);
+                let row = &memory[from..from + copy.row_bytes as usize];
+                expected.0[to..to + row.len()].copy_from_slice(row);
+                expected.1 += digest_at(copy.position, row);
+            }
+            // What an answer digested to that nobody took does not count for the next.
+            for taken in [false, true] {
+                lane.submit(piece);
+                assert!(lane.poll().unwrap().is_some());
+                let mut digests = [Digest::ZERO];
+                assert!(!taken || lane.digested(&mut digests) && digests == [expected.1]);
+            }
+            assert!(reading.targets[0].to_vec() == expected.0, "{copies:?}");
+        }
     }
 
     /// To the byte: four requests of 8 KiB fill it.
