@@ -38,9 +38,8 @@ struct PlacedKeys {
     second: LaneKeys,
 }
 
-static PLACED: PlacedKeys = PlacedKeys { first: KEYS, apart: [0; APART], second: KEYS };
-
-const KEYS: LaneKeys = [word_keys(WORD_SEEDS[0]), word_keys(WORD_SEEDS[1])];
+static PLACED: PlacedKeys =
+    PlacedKeys { first: lane_keys(), apart: [0; APART], second: lane_keys() };
 
 /// Bytes after which processors take addresses for the same until they have looked closer.
 const PAGE: usize = 4 << 10;
@@ -76,6 +75,10 @@ const fn splitmix64(seed: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+const fn lane_keys() -> LaneKeys {
+    [word_keys(WORD_SEEDS[0]), word_keys(WORD_SEEDS[1])]
 }
 
 const fn word_keys(seed: u64) -> WordKeys {
