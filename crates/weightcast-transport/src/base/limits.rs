@@ -147,7 +147,8 @@ pub const MIN_UNIT_BYTES: u64 = 64 << 10;
 /// Largest unit of progress: each relay of a chain adds the time of one.
 pub const MAX_UNIT_BYTES: u64 = 16 << 20;
 
-/// Bytes that are received over a stream at once, and then digested: they and the kernel's own fit into the second cache.
+/// Bytes that one call receives from a stream before they are digested. Together with the kernel's buffers, which the call
+/// reads, so many fit into a processor's second cache.
 pub const RECEIVED_BYTES: usize = 128 << 10;
 
 /// Rows of one piece: the kernel takes [`MAX_RANGES`] a call; one goes to the fence word, and each

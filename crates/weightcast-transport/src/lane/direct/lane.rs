@@ -39,7 +39,7 @@ pub(super) struct DirectLane<'a> {
     local: Ranges,
     remote: Ranges,
     desk: ReadDesk<'a>,
-    copier: ArrivingRows,
+    arriving: ArrivingRows,
     ready: ReadyPieces,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Lane<'a> for DirectLane<'a> {
     }
 
     fn digested(&mut self, digests: &mut [Digest]) -> bool {
-        self.copier.add_to(digests);
+        self.arriving.add_to(digests);
         self.task.digests
     }
 }
@@ -89,8 +89,9 @@ impl<'a> DirectLane<'a> {
         addresses: Addresses<'a>,
     ) -> Self {
         let (local, remote) = (Ranges::default(), Ranges::default());
-        let (rows, copier, ready) = (Vec::new(), ArrivingRows::default(), ReadyPieces::new(&task));
-        Self { process, task, addresses, asked: None, rows, local, remote, desk, copier, ready }
+        let (rows, arriving, ready) =
+            (Vec::new(), ArrivingRows::default(), ReadyPieces::new(&task));
+        Self { process, task, addresses, asked: None, rows, local, remote, desk, arriving, ready }
     }
 
     /// Reads a piece of checked copies into the targets, a desk at a time.
@@ -98,7 +99,7 @@ impl<'a> DirectLane<'a> {
     /// # Errors
     /// [`TransportError::Fenced`] or [`TransportError::SourceGone`]; the piece's bytes are then worth nothing.
     fn read(&mut self, piece: &Piece) -> Result<(), TransportError> {
-        self.copier.begin();
+        self.arriving.begin();
         self.find_rows(piece);
         let mut begun = 0;
         while begun < self.rows.len() {
@@ -200,7 +201,7 @@ impl<'a> DirectLane<'a> {
         for of in &self.rows[rows] {
             // What is copied next lies in the cache already.
             let next = desk.place(of.place);
-            self.copier.copy(&self.task, &of.row, desk, of.place, next);
+            self.arriving.copy(&self.task, &of.row, desk, of.place, next);
         }
     }
 

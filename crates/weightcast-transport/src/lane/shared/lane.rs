@@ -26,7 +26,7 @@ pub(super) struct SharedLane<'a> {
     /// The piece that was asked for.
     asked: Option<&'a Piece>,
     ready: ReadyPieces,
-    rows: ArrivingRows,
+    arriving: ArrivingRows,
 }
 
 impl<'a> SharedLane<'a> {
@@ -39,7 +39,7 @@ impl<'a> SharedLane<'a> {
             task,
             asked: None,
             ready,
-            rows: ArrivingRows::default(),
+            arriving: ArrivingRows::default(),
         }
     }
 
@@ -56,7 +56,7 @@ impl<'a> SharedLane<'a> {
     /// Copies a piece of checked copies into the targets, and digests it on the way if that is wanted. Each row is copied
     /// once the next one is known, so that its memory is asked for in time.
     fn copy(&mut self, piece: &Piece) {
-        self.rows.begin();
+        self.arriving.begin();
         let pieces = self.task.pieces;
         let mut last = None;
         pieces.rows(piece, |copy, run, len| {
@@ -79,7 +79,7 @@ impl<'a> SharedLane<'a> {
 
     fn copy_row(&mut self, row: PieceRow, next: *const u8) {
         let source = &self.mapped.regions[row.copy.source_region as usize];
-        self.rows.copy(&self.task, &row, source, row.run.source as usize, next);
+        self.arriving.copy(&self.task, &row, source, row.run.source as usize, next);
     }
 }
 
@@ -111,7 +111,7 @@ impl<'a> Lane<'a> for SharedLane<'a> {
     }
 
     fn digested(&mut self, digests: &mut [Digest]) -> bool {
-        self.rows.add_to(digests);
+        self.arriving.add_to(digests);
         true
     }
 }

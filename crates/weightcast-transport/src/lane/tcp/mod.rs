@@ -102,7 +102,7 @@ struct TcpLane<'a> {
     asking: bool,
     /// Requests that are not sent yet.
     request: Vec<u8>,
-    /// Rows of the piece that is received, each received at once.
+    /// Rows of the piece that is being received, none longer than one call receives.
     rows: Vec<PieceRow>,
     ranges: Ranges,
     arriving: ArrivingRows,

@@ -1,6 +1,6 @@
 //! Eight words at once.
 
-use super::super::keys::{BLOCK_WORDS, LaneKeys, WORD_KEYS, keys_beside};
+use super::super::keys::{BLOCK_WORDS, LaneKeys, WORD_KEYS, keys_apart_from};
 use super::super::{STREAMED, by_block, scalar};
 use super::{ReadAhead, Step, copy_by_block};
 use std::arch::x86_64::*;
@@ -74,13 +74,13 @@ unsafe fn run_copied(
     words: usize,
     reading: &ReadAhead,
 ) -> [u64; 2] {
-    let (mut sums, keys) = ([_mm256_setzero_si256(); 4], keys_beside(to, place));
+    let (mut sums, keys) = ([_mm256_setzero_si256(); 4], keys_apart_from(to, place));
     let whole = words & !15;
     for i in (0..whole).step_by(16) {
         reading.ask(from.wrapping_add(i * 4));
         // SAFETY: i + 16 <= words.
         unsafe {
-            // The whole line is read before any of it is written: see `keys_beside`, here of the source.
+            // The whole line is read before any of it is written: see `keys_apart_from`, here of the source.
             let line = [load(from, i), load(from, i + 8)];
             for (step, data) in line.into_iter().enumerate() {
                 _mm256_stream_si256(to.add((i + 8 * step) * 4).cast(), data);

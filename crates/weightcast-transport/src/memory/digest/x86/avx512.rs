@@ -1,7 +1,7 @@
 //! Sixteen words at once.
 
 use super::super::STREAMED;
-use super::super::keys::{BLOCK_WORDS, LaneKeys, WORD_KEYS, block_keys, keys_beside};
+use super::super::keys::{BLOCK_WORDS, LaneKeys, WORD_KEYS, block_keys, keys_apart_from};
 use super::{ReadAhead, Step, copy_by_block};
 use std::arch::x86_64::*;
 
@@ -144,7 +144,7 @@ unsafe fn run_copied(
     words: usize,
     reading: &ReadAhead,
 ) -> [u64; 2] {
-    let (mut sums, keys) = ([_mm512_setzero_si512(); 4], keys_beside(to, place));
+    let (mut sums, keys) = ([_mm512_setzero_si512(); 4], keys_apart_from(to, place));
     for i in (0..words).step_by(16) {
         reading.ask(from.wrapping_add(i * 4));
         // SAFETY: i + 16 <= words.
